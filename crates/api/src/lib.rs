@@ -1,0 +1,1 @@
+//! What users write and read: GuestCluster, its conditions, reasons, labels and names.

@@ -1,0 +1,1 @@
+//! Renders the first-boot document of one machine from typed inputs.

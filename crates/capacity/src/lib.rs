@@ -1,0 +1,1 @@
+//! What a host can hold: quantities, hosts and what is already requested.

@@ -1,0 +1,1 @@
+//! Observes, plans, executes and reports for GuestCluster.

@@ -1,0 +1,3 @@
+//! Observes, plans, executes and reports for GuestCluster.
+
+fn main() {}

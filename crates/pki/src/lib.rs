@@ -1,0 +1,1 @@
+//! From keys, time and what exists: certificates, kubeconfigs and bootstrap tokens.

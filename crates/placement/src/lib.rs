@@ -1,0 +1,1 @@
+//! Which hosts may take a machine, or exactly why they may not.

@@ -1,0 +1,1 @@
+//! Builders that read as sentences, paper guests and fault injection; for tests alone.

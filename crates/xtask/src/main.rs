@@ -1,0 +1,3 @@
+//! The project's list of verbs.
+
+fn main() {}

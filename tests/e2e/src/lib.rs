@@ -1,0 +1,1 @@
+//! The operator, the chart and the CRDs together, on the local infrastructure or any cluster with KubeVirt.
