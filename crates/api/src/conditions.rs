@@ -1,0 +1,172 @@
+//! Condition types and their reasons: closed lists, from which the reference page is generated.
+
+/// Types of conditions on a GuestCluster; all are present from the first visit on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionType {
+    /// The guest serves as specified: the sum of the others.
+    Ready,
+    /// Work towards the specification is under way (kstatus: abnormal when True).
+    Reconciling,
+    /// Nothing will change without a person (kstatus: abnormal when True).
+    Stalled,
+    /// The specification can be carried out on this infrastructure cluster.
+    Accepted,
+    /// Machines stand on hosts as the specification demands.
+    PlacementHealthy,
+    /// All authorities and the kubeconfig exist and are sound.
+    CertificatesReady,
+    /// The guest API has an address.
+    EndpointReady,
+    /// Enough API servers of the guest answer.
+    ControlPlaneAvailable,
+    /// Every etcd member is started and a leader is known.
+    EtcdHealthy,
+    /// All workers are Ready Nodes.
+    WorkersAvailable,
+    /// `spec.paused` holds back all writes.
+    Paused,
+    /// The cluster is being deleted.
+    Deleting,
+}
+
+impl ConditionType {
+    /// All types, in the order in which status lists them.
+    pub const ALL: [Self; 12] = [
+        Self::Ready,
+        Self::Reconciling,
+        Self::Stalled,
+        Self::Accepted,
+        Self::PlacementHealthy,
+        Self::CertificatesReady,
+        Self::EndpointReady,
+        Self::ControlPlaneAvailable,
+        Self::EtcdHealthy,
+        Self::WorkersAvailable,
+        Self::Paused,
+        Self::Deleting,
+    ];
+
+    /// The value of `type`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::Reconciling => "Reconciling",
+            Self::Stalled => "Stalled",
+            Self::Accepted => "Accepted",
+            Self::PlacementHealthy => "PlacementHealthy",
+            Self::CertificatesReady => "CertificatesReady",
+            Self::EndpointReady => "EndpointReady",
+            Self::ControlPlaneAvailable => "ControlPlaneAvailable",
+            Self::EtcdHealthy => "EtcdHealthy",
+            Self::WorkersAvailable => "WorkersAvailable",
+            Self::Paused => "Paused",
+            Self::Deleting => "Deleting",
+        }
+    }
+
+    /// One sentence for the reference page.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Ready => "The guest serves as specified: the sum of the others.",
+            Self::Reconciling => "Work towards the specification is under way.",
+            Self::Stalled => "Nothing will change without a person.",
+            Self::Accepted => "The specification can be carried out on this infrastructure cluster.",
+            Self::PlacementHealthy => "Machines stand on hosts as the specification demands.",
+            Self::CertificatesReady => "All authorities and the kubeconfig exist and are sound.",
+            Self::EndpointReady => "The guest API has an address.",
+            Self::ControlPlaneAvailable => "Enough API servers of the guest answer.",
+            Self::EtcdHealthy => "Every etcd member is started and a leader is known.",
+            Self::WorkersAvailable => "All workers are Ready Nodes.",
+            Self::Paused => "spec.paused holds back all writes.",
+            Self::Deleting => "The cluster is being deleted.",
+        }
+    }
+}
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Why a condition has its status.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason { $($(#[doc = $doc])+ $name,)+ }
+
+        impl Reason {
+            /// All reasons, in the order of the reference page.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The value of `reason`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ }
+            }
+
+            /// Its explanation for the reference page.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+),)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Everything that the specification asks for is there and answers.
+    Available,
+    /// Machines are being made or are booting.
+    Provisioning,
+    /// Nothing is left to do.
+    Settled,
+    /// The specification says something that cannot be: the message says what to write.
+    InvalidSpec,
+    /// The namespace does not carry the label that gives it to guest clusters.
+    NamespaceNotForGuests,
+    /// A range of the guest overlaps one of the infrastructure cluster.
+    RangeOverlap,
+    /// Ranges of the infrastructure cluster are not known: set them in the chart's values.
+    InfraRangesUnknown,
+    /// A named StorageClass does not exist.
+    StorageClassNotFound,
+    /// KubeVirt is missing or not of a supported release.
+    KubeVirtUnsupported,
+    /// Fewer hosts may take control-plane machines than are asked for.
+    TooFewHosts,
+    /// An object of the name that a machine needs belongs to somebody else.
+    NameTaken,
+    /// A machine has no host yet.
+    Unschedulable,
+    /// Control-plane machines share a host.
+    HostShared,
+    /// Machines stand on hosts as specified.
+    Spread,
+    /// A Secret of the cluster is damaged or was replaced by something else.
+    CertificateDamaged,
+    /// Certificates are being made.
+    CertificatesPending,
+    /// The endpoint Service has no address yet.
+    EndpointPending,
+    /// No disk image yet, or its import failed.
+    ImagePending,
+    /// No machine has initialised the control plane yet.
+    NotInitialised,
+    /// The guest's API does not answer.
+    GuestUnreachable,
+    /// Fewer machines are ready than asked for.
+    Degraded,
+    /// A machine's first boot failed: the message carries its last console lines.
+    BootstrapFailed,
+    /// etcd has no leader or a member is missing.
+    EtcdUnhealthy,
+    /// There are more machines than asked for; this release does not remove machines.
+    Surplus,
+    /// A person stopped a machine; it stays stopped.
+    StoppedByUser,
+    /// Writes are paused by the specification.
+    PausedByUser,
+    /// Not paused.
+    NotPaused,
+    /// Deletion waits: `spec.deletion.protected` is set.
+    Protected,
+    /// Objects of the cluster are being deleted.
+    DeletingObjects,
+    /// Not being deleted.
+    NotDeleting,
+    /// Not known yet.
+    Pending,
+}

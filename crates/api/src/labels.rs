@@ -1,0 +1,98 @@
+//! Labels, annotations, finalizers and field managers: every key that we write on an object.
+
+/// The API group of our kinds, and the prefix of every key below.
+pub const GROUP: &str = "guestcluster.dev";
+
+/// Name of the GuestCluster that an object belongs to.
+pub const CLUSTER: &str = "guestcluster.dev/cluster";
+/// UID of that GuestCluster, so that two clusters of one name never meet.
+pub const CLUSTER_UID: &str = "guestcluster.dev/cluster-uid";
+/// Tenant of the cluster: `spec.tenant`, or the namespace.
+pub const TENANT: &str = "guestcluster.dev/tenant";
+/// `control-plane` or `worker`.
+pub const ROLE: &str = "guestcluster.dev/role";
+/// Name of the pool: `cp` for the control plane.
+pub const POOL: &str = "guestcluster.dev/pool";
+/// Name of the machine: VM, Service, Secrets, disks, guest Node and etcd member share it.
+pub const MACHINE: &str = "guestcluster.dev/machine";
+/// Digest of the rendered machine; a VM whose value differs from today's render is outdated.
+pub const TEMPLATE_HASH: &str = "guestcluster.dev/template-hash";
+/// `serving` on control-plane launcher Pods that the endpoint Service may select. Taking the label
+/// off a Pod takes its machine out of the endpoint without touching the machine.
+pub const ENDPOINT: &str = "guestcluster.dev/endpoint";
+/// Value of [`ENDPOINT`].
+pub const ENDPOINT_SERVING: &str = "serving";
+/// On a namespace: it holds guest clusters and nothing else.
+pub const GUESTS_NAMESPACE: &str = "guestcluster.dev/guests";
+/// `service` on VMs whose address inside the guest is that of their Service (masquerade binding).
+pub const STABLE_ADDRESS: &str = "guestcluster.dev/stable-address";
+/// Digest of the source that a golden disk image was imported from.
+pub const IMAGE: &str = "guestcluster.dev/image";
+/// `root` or `etcd` on a machine's disks; `golden` on an imported image.
+pub const DISK: &str = "guestcluster.dev/disk";
+/// On a claim that outlived its cluster because of `deletion.disks: Retain`.
+pub const RETAINED: &str = "guestcluster.dev/retained";
+/// What a Secret of ours holds: see [`secret_purpose`].
+pub const SECRET: &str = "guestcluster.dev/secret";
+/// Values of [`SECRET`].
+pub mod secret_purpose {
+    /// A certificate authority or the service-account key pair.
+    pub const AUTHORITY: &str = "authority";
+    /// The administrator's kubeconfig.
+    pub const KUBECONFIG: &str = "kubeconfig";
+    /// First-boot document of one machine.
+    pub const USER_DATA: &str = "user-data";
+}
+/// Annotation on a user-data Secret: id of the bootstrap token that it carries.
+pub const TOKEN_ID: &str = "guestcluster.dev/token-id";
+/// Annotation on a user-data Secret: `true` once keys and tokens have been taken out of it.
+pub const SCRUBBED: &str = "guestcluster.dev/scrubbed";
+/// Annotation on a user-data Secret: UID of the VirtualMachineInstance that first boots from it; a
+/// machine that comes back as another instance before it joined has had its first boot cut short.
+pub const BOOT_INSTANCE: &str = "guestcluster.dev/boot-instance";
+
+/// Who manages an object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`].
+pub const OPERATOR: &str = "guestcluster-operator";
+/// Cluster API's cluster label, which KubeVirt's cloud provider and CSI driver look for.
+pub const CAPI_CLUSTER: &str = "cluster.x-k8s.io/cluster-name";
+/// Cluster API's role label.
+pub const CAPI_ROLE: &str = "cluster.x-k8s.io/role";
+
+/// In the guest: the host on which a Node's machine runs.
+pub const NODE_HOST: &str = "guestcluster.dev/host";
+/// In the guest: the pool of a Node's machine.
+pub const NODE_POOL: &str = "guestcluster.dev/pool";
+
+/// Our finalizer on a GuestCluster.
+pub const FINALIZER: &str = "guestcluster.dev/cleanup";
+
+/// Field managers, one per place that writes.
+pub mod managers {
+    /// Objects in the infrastructure cluster.
+    pub const OPERATOR: &str = "guestcluster-operator";
+    /// Status of our own kinds.
+    pub const STATUS: &str = "guestcluster-operator/status";
+    /// Objects inside a guest.
+    pub const GUEST: &str = "guestcluster-operator/guest";
+}
+
+/// Role of a machine in its guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Runs the guest's API server and an etcd member.
+    ControlPlane,
+    /// Runs the tenant's workload.
+    Worker,
+}
+
+impl Role {
+    /// The value of the label [`ROLE`].
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "control-plane",
+            Self::Worker => "worker",
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The specification: what a user writes.
+//!
+//! Whatever a schema or a CEL rule can refuse is refused at admission, with a sentence that says what
+//! to write instead. Defaults stand in the schema, so that a stored object says what it means and a
+//! newer operator with other defaults changes nothing for clusters that exist.
+
+mod machine;
+mod network;
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use machine::{Disk, Image, ImageHttp, ImagePvc, Machine, Numa, Placement, Taint, Toleration};
+pub use network::{Binding, Cni, Endpoint, EndpointType, GuestNetwork, MachineNetwork};
+
+/// A Kubernetes cluster made of KubeVirt virtual machines.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "guestcluster.dev",
+    version = "v1alpha1",
+    kind = "GuestCluster",
+    plural = "guestclusters",
+    shortname = "gc",
+    category = "guestcluster",
+    namespaced,
+    status = "crate::status::GuestClusterStatus",
+    derive = "PartialEq",
+    doc = "A Kubernetes cluster made of KubeVirt virtual machines.",
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(name = "Control Plane", type_ = "string", json_path = ".status.controlPlane.summary"),
+    printcolumn(name = "Workers", type_ = "string", json_path = ".status.workersSummary"),
+    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("the name becomes part of host names: use at most 30 lower-case letters, digits and '-', without dots, starting with a letter"),
+)]
+#[x_kube(validation = Rule::new("self.workers.all(w, self.workers.exists_one(o, o.name == w.name))")
+    .message("each worker pool needs a name of its own"))]
+#[serde(rename_all = "camelCase")]
+pub struct GuestClusterSpec {
+    /// Label value, quota and policy key of the owner. Default: the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("tenant becomes a label value: use lower-case letters, digits and '-'"))]
+    #[x_kube(validation = Rule::new("self == oldSelf")
+        .message("tenant cannot be changed: it is a label of every machine"))]
+    pub tenant: Option<String>,
+
+    /// Kubernetes version of the guest, such as `v1.36.3`; v1.34 to v1.37 are supported.
+    #[schemars(length(max = 20))]
+    #[x_kube(validation = Rule::new("self.matches('^v1[.](34|35|36|37)[.](0|[1-9][0-9]*)$')")
+        .message("version must be a supported Kubernetes release, written like v1.36.3; supported are v1.34, v1.35, v1.36 and v1.37"))]
+    pub version: String,
+
+    /// Where the machines' root disks come from; imported once per namespace and cloned per machine.
+    pub image: Image,
+
+    /// The machines that run the guest's API servers and etcd.
+    #[serde(default)]
+    pub control_plane: ControlPlane,
+
+    /// Worker pools.
+    #[serde(default)]
+    #[schemars(length(max = 50))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
+    pub workers: Vec<WorkerPool>,
+
+    /// Ranges and the machines' network.
+    #[serde(default)]
+    pub network: GuestNetwork,
+
+    /// What is applied into the guest and kept there.
+    #[serde(default)]
+    pub addons: Addons,
+
+    /// What deletion may do.
+    #[serde(default)]
+    pub deletion: Deletion,
+
+    /// Stop all writes of the operator for this cluster; the guest keeps running.
+    #[serde(default)]
+    pub paused: bool,
+}
+
+/// The machines that run the guest's API servers and etcd.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlane {
+    /// Number of control-plane machines: 1, 3 or 5, each on a host of its own.
+    #[serde(default = "three")]
+    #[x_kube(validation = Rule::new("self in [1, 3, 5]")
+        .message("replicas must be 1, 3 or 5: etcd needs an odd number of members; write 3 to survive the loss of one host, 5 for two"))]
+    pub replicas: i32,
+
+    /// Size and disks of each machine.
+    #[serde(default = "Machine::control_plane")]
+    pub machine: Machine,
+
+    /// Which hosts may carry them.
+    #[serde(default)]
+    pub placement: Placement,
+
+    /// How the guest's API is reached.
+    #[serde(default)]
+    pub endpoint: Endpoint,
+
+    /// Extra arguments of kube-apiserver.
+    #[serde(default)]
+    pub api_server: Component,
+    /// Extra arguments of kube-controller-manager.
+    #[serde(default)]
+    pub controller_manager: Component,
+    /// Extra arguments of kube-scheduler.
+    #[serde(default)]
+    pub scheduler: Component,
+    /// Extra arguments of etcd.
+    #[serde(default)]
+    #[x_kube(validation = Rule::new("!has(self.extraArgs) || !self.extraArgs.exists(k, k in ['listen-client-urls', 'listen-peer-urls', 'advertise-client-urls', 'initial-advertise-peer-urls', 'initial-cluster', 'initial-cluster-state', 'name', 'data-dir', 'peer-skip-client-san-verification'])")
+        .message("the operator sets etcd's addresses, name and data folder so that members survive a restart: leave these arguments out"))]
+    pub etcd: Component,
+}
+
+impl Default for ControlPlane {
+    fn default() -> Self {
+        Self {
+            replicas: three(),
+            machine: Machine::control_plane(),
+            placement: Placement::default(),
+            endpoint: Endpoint::default(),
+            api_server: Component::default(),
+            controller_manager: Component::default(),
+            scheduler: Component::default(),
+            etcd: Component::default(),
+        }
+    }
+}
+
+/// A component of the control plane.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Component {
+    /// Arguments by name, without leading dashes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub extra_args: BTreeMap<String, String>,
+}
+
+/// A pool of worker machines.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerPool {
+    /// Name of the pool, part of its machines' names.
+    #[schemars(length(min = 1, max = 20))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && self != 'cp'")
+        .message("a pool's name becomes part of host names: use at most 20 lower-case letters, digits and '-', starting with a letter; 'cp' is the control plane"))]
+    pub name: String,
+    /// Number of machines.
+    #[schemars(range(min = 0, max = 500))]
+    pub replicas: i32,
+    /// Size and disk of each machine.
+    #[serde(default = "Machine::worker")]
+    #[x_kube(validation = Rule::new("!has(self.etcdDisk)").message("workers have no etcd: remove etcdDisk"))]
+    pub machine: Machine,
+    /// Labels of its Nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub labels: BTreeMap<String, String>,
+    /// Taints of its Nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub taints: Vec<Taint>,
+    /// Which hosts may carry them.
+    #[serde(default)]
+    pub placement: Placement,
+}
+
+/// What is applied into the guest and kept there.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Addons {
+    /// The guest's pod network: `Flannel` (VXLAN), or `None` to bring your own.
+    #[serde(default)]
+    pub cni: Cni,
+}
+
+/// What deletion may do.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Deletion {
+    /// Refuse deletion of the cluster until this is false again.
+    #[serde(default)]
+    pub protected: bool,
+    /// What becomes of the machines' disks when the cluster is deleted.
+    #[serde(default)]
+    pub disks: DiskPolicy,
+}
+
+/// What becomes of disks.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiskPolicy {
+    /// They go with the cluster.
+    #[default]
+    Delete,
+    /// Their claims stay, labelled, without an owner.
+    Retain,
+}
+
+const fn three() -> i32 {
+    3
+}

@@ -1,0 +1,101 @@
+//! The status: what a user reads.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the operator last saw and did.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct GuestClusterStatus {
+    /// Generation of the specification that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Conditions, one per type.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_string()]))]
+    pub conditions: Vec<Condition>,
+    /// `host:port` of the guest's API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Lowest Kubernetes version that a control-plane machine runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Set once the first control-plane machine has answered; never unset.
+    #[serde(default)]
+    pub initialised: bool,
+    /// The control plane.
+    #[serde(default)]
+    pub control_plane: ControlPlaneStatus,
+    /// The worker pools.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
+    pub workers: Vec<PoolStatus>,
+    /// `ready/wanted` over all pools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers_summary: Option<String>,
+}
+
+/// State of the control plane.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlPlaneStatus {
+    /// Machines that exist.
+    #[serde(default)]
+    pub replicas: i32,
+    /// Machines whose API server answers and whose Node is Ready.
+    #[serde(default)]
+    pub ready: i32,
+    /// `ready/wanted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// Highest ordinal ever given; written before a machine's first object.
+    #[serde(default)]
+    pub last_ordinal: u32,
+    /// The machines.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
+    pub machines: Vec<MachineStatus>,
+}
+
+/// State of a worker pool.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolStatus {
+    /// Name of the pool.
+    pub name: String,
+    /// Machines that exist.
+    #[serde(default)]
+    pub replicas: i32,
+    /// Machines whose Node is Ready.
+    #[serde(default)]
+    pub ready: i32,
+    /// Highest ordinal ever given; written before a machine's first object.
+    #[serde(default)]
+    pub last_ordinal: u32,
+    /// The machines.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
+    pub machines: Vec<MachineStatus>,
+}
+
+/// State of one machine.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineStatus {
+    /// Name of the machine, its VM and its Node.
+    pub name: String,
+    /// Host that it runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Kubernetes version of its kubelet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Its etcd member, in hexadecimal as etcdctl prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_member: Option<String>,
+    /// Where it is in its life: Creating, Booting, Joined, Ready, Unhealthy, Stopped, Failed or
+    /// Leaving.
+    pub phase: String,
+}
