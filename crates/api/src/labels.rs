@@ -47,9 +47,6 @@ pub mod secret_purpose {
 pub const TOKEN_ID: &str = "guestcluster.dev/token-id";
 /// Annotation on a user-data Secret: `true` once keys and tokens have been taken out of it.
 pub const SCRUBBED: &str = "guestcluster.dev/scrubbed";
-/// Annotation on a user-data Secret: UID of the VirtualMachineInstance that first boots from it; a
-/// machine that comes back as another instance before it joined has had its first boot cut short.
-pub const BOOT_INSTANCE: &str = "guestcluster.dev/boot-instance";
 
 /// Who manages an object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

@@ -95,6 +95,10 @@ pub struct MachineStatus {
     /// Its etcd member, in hexadecimal as etcdctl prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_member: Option<String>,
+    /// UID of the instance in which it first booted. A machine that comes back as another instance
+    /// before it joined has had its first boot cut short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_instance: Option<String>,
     /// Where it is in its life: Creating, Booting, Joined, Ready, Unhealthy, Stopped, Failed or
     /// Leaving.
     pub phase: String,

@@ -1,1 +1,7 @@
-//! What a host can hold: quantities, hosts and what is already requested.
+//! What a host can hold: quantities, hosts and what they offer.
+
+mod host;
+mod quantity;
+
+pub use host::{Host, Taint};
+pub use quantity::{NotAQuantity, Quantity};

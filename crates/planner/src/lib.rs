@@ -1,1 +1,26 @@
 //! Given what is wanted, what was seen and the time: what to do next, and what to say about it.
+//!
+//! Nothing here talks to a server, reads a clock or draws a random number. [`plan`] takes one
+//! snapshot and returns actions with their reasons, what holds back further ones, and when to look
+//! again; [`report::status`] turns the same snapshot into the status that a user reads.
+//!
+//! Promises, each guarded by a test in `tests/laws.rs`:
+//! 1. Equal input gives the equal plan.
+//! 2. At most one disruptive action a plan.
+//! 3. Nothing is deleted because something could not be reached.
+//! 4. A machine's name is recorded in status before its first object is made.
+
+pub mod action;
+pub mod cidr;
+pub mod decide;
+pub mod machines;
+pub mod observed;
+pub mod permissions;
+pub mod render;
+pub mod report;
+pub mod wanted;
+
+pub use action::{Action, Hold, Plan, Requeue};
+pub use decide::plan;
+pub use observed::Observed;
+pub use wanted::Wanted;

@@ -1,0 +1,176 @@
+//! Whether one host may carry one machine, looking at the host alone.
+
+use std::collections::BTreeMap;
+
+use guestcluster_capacity::{Host, Quantity, Taint};
+
+/// What a machine asks of its host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Requirements {
+    /// Labels that the host must have.
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints that it bears.
+    pub tolerations: Vec<Toleration>,
+    /// Whole CPUs, pinned.
+    pub cpu: Quantity,
+    /// Memory in bytes.
+    pub memory: Quantity,
+}
+
+/// A toleration, as in a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Toleration {
+    /// Key; `None` with operator `Exists` tolerates all.
+    pub key: Option<String>,
+    /// The value need not match.
+    pub exists: bool,
+    /// Value.
+    pub value: String,
+    /// Effect; `None` means all.
+    pub effect: Option<String>,
+}
+
+impl Toleration {
+    fn tolerates(&self, taint: &Taint) -> bool {
+        let key = match &self.key {
+            Some(key) => *key == taint.key,
+            None => self.exists,
+        };
+        let value = self.exists || self.value == taint.value;
+        let effect = self.effect.as_ref().is_none_or(|effect| *effect == taint.effect);
+        key && value && effect
+    }
+}
+
+/// Why a host cannot take a machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Its kubelet is not ready.
+    #[error("is not ready")]
+    NotReady,
+    /// Cordoned.
+    #[error("is cordoned (kubectl uncordon)")]
+    Cordoned,
+    /// KubeVirt does not run VMs there.
+    #[error("does not run VMs: label {0} is not true")]
+    NotForVms(&'static str),
+    /// A label that the specification asks for is missing.
+    #[error("lacks the label {0}")]
+    Label(String),
+    /// A taint that nothing tolerates.
+    #[error("has the taint {0}, which placement.tolerations does not tolerate")]
+    Taint(String),
+    /// The whole host is smaller than the machine.
+    #[error("has {has} {resource} in all, the machine needs {needs}")]
+    TooSmall {
+        /// Resource name.
+        resource: &'static str,
+        /// Allocatable.
+        has: Quantity,
+        /// Needed.
+        needs: Quantity,
+    },
+}
+
+/// Labels that KubeVirt gives to hosts which run VMs with pinned CPUs. The second came with v1.8;
+/// older releases write `cpumanager`, which newer ones write as well.
+const KUBEVIRT_LABELS: [&str; 2] = ["kubevirt.io/schedulable", "cpumanager"];
+
+/// Why `host` cannot take a machine with these requirements; `None` if it can.
+///
+/// Capacity is compared with the host's allocatable as a whole, not with what is free now: the
+/// question is whether waiting can help.
+pub fn refusal(host: &Host, needs: &Requirements) -> Option<Refusal> {
+    if !host.ready {
+        return Some(Refusal::NotReady);
+    }
+    if host.unschedulable {
+        return Some(Refusal::Cordoned);
+    }
+    let is_true = |label: &str| host.labels.get(label).is_some_and(|value| value == "true");
+    if let Some(label) = KUBEVIRT_LABELS.into_iter().find(|label| !is_true(label)) {
+        return Some(Refusal::NotForVms(label));
+    }
+    if let Some((key, value)) =
+        needs.node_selector.iter().find(|(key, value)| host.labels.get(*key) != Some(value))
+    {
+        return Some(Refusal::Label(format!("{key}={value}")));
+    }
+    if let Some(taint) = host.taints.iter().find(|taint| repels(taint, &needs.tolerations)) {
+        return Some(Refusal::Taint(format!("{}={}:{}", taint.key, taint.value, taint.effect)));
+    }
+    [("cpu", needs.cpu), ("memory", needs.memory)].into_iter().find_map(|(resource, needs)| {
+        let has = host.allocatable.get(resource).copied().unwrap_or_default();
+        (has < needs).then_some(Refusal::TooSmall { resource, has, needs })
+    })
+}
+
+fn repels(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    taint.effect != "PreferNoSchedule" && !tolerations.iter().any(|t| t.tolerates(taint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> Host {
+        let yes = |key: &str| (key.to_owned(), "true".to_owned());
+        Host {
+            name: "host-1".into(),
+            labels: [yes("kubevirt.io/schedulable"), yes("cpumanager")].into(),
+            ready: true,
+            allocatable: [
+                ("cpu".to_owned(), Quantity::units(8)),
+                ("memory".to_owned(), Quantity::units(16 << 30)),
+            ]
+            .into(),
+            ..Host::default()
+        }
+    }
+
+    fn needs() -> Requirements {
+        Requirements {
+            cpu: Quantity::units(4),
+            memory: Quantity::units(8 << 30),
+            ..Requirements::default()
+        }
+    }
+
+    #[test]
+    fn a_plain_host_takes_a_plain_machine() {
+        assert_eq!(refusal(&host(), &needs()), None);
+    }
+
+    #[test]
+    fn each_shortcoming_is_named() {
+        let change = |edit: fn(&mut Host)| {
+            let mut host = host();
+            edit(&mut host);
+            refusal(&host, &needs()).map(|r| r.to_string()).unwrap_or_default()
+        };
+        assert_eq!(change(|h| h.ready = false), "is not ready");
+        assert!(change(|h| h.unschedulable = true).contains("uncordon"));
+        assert!(change(|h| h.labels.clear()).contains("kubevirt.io/schedulable"));
+        assert!(
+            change(|h| h.taints = vec![Taint {
+                key: "gpu".into(),
+                value: "yes".into(),
+                effect: "NoSchedule".into()
+            }])
+            .contains("gpu=yes:NoSchedule")
+        );
+        let small = change(|h| {
+            h.allocatable.insert("memory".into(), Quantity::units(4 << 30));
+        });
+        assert_eq!(small, "has 4Gi memory in all, the machine needs 8Gi");
+    }
+
+    #[test]
+    fn a_toleration_without_key_bears_everything() {
+        let mut host = host();
+        host.taints.push(Taint { key: "k".into(), value: "v".into(), effect: "NoExecute".into() });
+        let all = Toleration { exists: true, ..Toleration::default() };
+        let needs = Requirements { tolerations: vec![all], ..needs() };
+        assert_eq!(refusal(&host, &needs), None);
+    }
+}

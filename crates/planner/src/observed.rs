@@ -1,0 +1,226 @@
+//! All that a plan may look at: owned values, taken once.
+//!
+//! Objects of the infrastructure cluster come from watches. What is asked over the network is a
+//! [`Probe`]: unknown is a value, absence is another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guestcluster_capacity::Host;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::cidr::Cidr;
+
+/// An answer that may be missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Probe<T> {
+    /// It answered.
+    Known(T),
+    /// It was asked and did not answer; the text says why.
+    Unreachable(String),
+    /// It was not asked.
+    #[default]
+    NotAsked,
+}
+
+impl<T> Probe<T> {
+    /// The answer, if there is one.
+    pub const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unreachable(_) | Self::NotAsked => None,
+        }
+    }
+}
+
+/// One snapshot of a guest cluster and what surrounds it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// The infrastructure cluster.
+    pub infra: Infra,
+    /// Secrets of this cluster, by name; never their content.
+    pub secrets: BTreeMap<String, Secret>,
+    /// What was found wrong in the authorities' Secrets when they were last read, by Secret name.
+    pub damaged_secrets: BTreeMap<String, String>,
+    /// Services of this cluster, by name.
+    pub services: BTreeMap<String, Service>,
+    /// EndpointSlices of this cluster, by name.
+    pub slices: BTreeMap<String, Slice>,
+    /// DataVolumes of this cluster, and the golden image, by name.
+    pub disks: BTreeMap<String, Disk>,
+    /// Claims of this cluster, by name.
+    pub claims: BTreeMap<String, Meta>,
+    /// VirtualMachines of this cluster, by name.
+    pub vms: BTreeMap<String, Vm>,
+    /// Their instances, by name.
+    pub instances: BTreeMap<String, Instance>,
+    /// Names that our next objects need and that others hold, with what holds them.
+    pub taken: BTreeMap<String, String>,
+    /// Other clusters of the namespace use the golden image too.
+    pub image_shared: bool,
+    /// The guest, asked through its API.
+    pub guest: Probe<Guest>,
+    /// The guest's etcd.
+    pub etcd: Probe<Etcd>,
+    /// Last lines of the consoles of machines whose first boot is not over, by machine.
+    pub consoles: BTreeMap<String, Vec<String>>,
+}
+
+/// What matters of the infrastructure cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Infra {
+    /// The namespace carries the label that gives it to guests.
+    pub namespace_for_guests: bool,
+    /// Pod ranges; empty if not known.
+    pub pod_ranges: Vec<Cidr>,
+    /// Service ranges; empty if not known.
+    pub service_ranges: Vec<Cidr>,
+    /// Installed KubeVirt release; `None` if there is none.
+    pub kubevirt: Option<String>,
+    /// StorageClasses by name.
+    pub storage_classes: BTreeSet<String>,
+    /// The default StorageClass.
+    pub default_storage_class: Option<String>,
+    /// All hosts.
+    pub hosts: Vec<Host>,
+}
+
+/// Identity of an object: what a delete needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meta {
+    /// UID.
+    pub uid: String,
+    /// Resource version of the copy that was seen.
+    pub resource_version: String,
+    /// Being deleted already.
+    pub deleting: bool,
+    /// Made at.
+    pub created: Option<Timestamp>,
+}
+
+/// A Secret of ours, without its content.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Secret {
+    /// Identity.
+    pub meta: Meta,
+    /// Id of the bootstrap token that it carries.
+    pub token_id: Option<String>,
+    /// Keys and tokens have been taken out.
+    pub scrubbed: bool,
+}
+
+/// A Service of ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Service {
+    /// Identity.
+    pub meta: Meta,
+    /// Address inside the infrastructure cluster.
+    pub cluster_ip: Option<String>,
+    /// Port on every node, for the first port.
+    pub node_port: Option<u16>,
+    /// Address or name that the load balancer gave.
+    pub load_balancer: Option<String>,
+    /// Digest of the render that was last applied.
+    pub render: Option<String>,
+}
+
+/// An EndpointSlice of ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Slice {
+    /// Identity.
+    pub meta: Meta,
+    /// Addresses of all endpoints.
+    pub addresses: Vec<String>,
+}
+
+/// A DataVolume.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Disk {
+    /// Identity.
+    pub meta: Meta,
+    /// `Succeeded` when the claim holds its data.
+    pub phase: Option<String>,
+    /// What the importer complains of.
+    pub message: Option<String>,
+}
+
+/// A VirtualMachine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Vm {
+    /// Identity.
+    pub meta: Meta,
+    /// Value of the template-hash label.
+    pub template_hash: Option<String>,
+    /// `Always`, `Halted`, …
+    pub run_strategy: Option<String>,
+    /// One word for people.
+    pub printable_status: Option<String>,
+    /// Its readiness probe answers (control plane: `/readyz`).
+    pub ready: bool,
+    /// Why it does not start, if KubeVirt says so.
+    pub failure: Option<String>,
+}
+
+/// A VirtualMachineInstance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Instance {
+    /// Identity.
+    pub meta: Meta,
+    /// `Pending`, `Scheduling`, `Scheduled`, `Running`, `Succeeded` or `Failed`.
+    pub phase: String,
+    /// Host.
+    pub host: Option<String>,
+    /// Address on the pod network.
+    pub address: Option<String>,
+    /// What the scheduler says, while it has no host.
+    pub unschedulable: Option<String>,
+}
+
+/// The guest as its API shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Guest {
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, GuestNode>,
+    /// Ids of bootstrap tokens, with their expiry.
+    pub tokens: BTreeMap<String, Option<Timestamp>>,
+    /// Digest of the pod network's manifest as applied.
+    pub cni: Option<String>,
+}
+
+/// A Node of the guest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GuestNode {
+    /// UID.
+    pub uid: String,
+    /// The kubelet says that it is ready.
+    pub ready: bool,
+    /// The kubelet's version, such as `v1.36.3`.
+    pub kubelet_version: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Keys of its taints.
+    pub taints: BTreeSet<String>,
+}
+
+/// The guest's etcd.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Etcd {
+    /// Members; a member that was added and has not started has an empty name.
+    pub members: Vec<EtcdMember>,
+    /// ID of the leader.
+    pub leader: Option<u64>,
+}
+
+/// A member of etcd.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EtcdMember {
+    /// ID.
+    pub id: u64,
+    /// Name, that of its machine; empty if it has not started yet.
+    pub name: String,
+    /// Peer URLs, which hold the machine's Service address.
+    pub peer_urls: Vec<String>,
+    /// Not a voter yet.
+    pub learner: bool,
+    /// It answered when asked itself.
+    pub healthy: bool,
+}
