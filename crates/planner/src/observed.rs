@@ -95,6 +95,10 @@ pub struct Meta {
     pub deleting: bool,
     /// Made at.
     pub created: Option<Timestamp>,
+    /// Value of the machine label, on objects of one machine.
+    pub machine: Option<String>,
+    /// Value of the pool label, on objects of one machine.
+    pub pool: Option<String>,
 }
 
 /// A Secret of ours, without its content.
