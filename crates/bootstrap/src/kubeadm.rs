@@ -1,0 +1,158 @@
+//! kubeadm's configuration documents.
+
+use std::collections::BTreeMap;
+
+use guestcluster_pki::BootstrapToken;
+use serde_json::{Value, json};
+
+use crate::{
+    API_SERVER_PORT, Binding, ClusterConfig, Components, Error, MachineConfig, Role, Secrets,
+};
+
+const API_VERSION: &str = "kubeadm.k8s.io/v1beta4";
+
+/// How long the token of [`Role::Init`] is valid, in seconds. It is the only one that kubeadm
+/// makes itself; without it kubeadm would make one of its own that lives for a day.
+pub const TOKEN_LIFETIME: i64 = 15 * 60;
+
+/// How long a join waits for the endpoint to answer and to vouch for itself. This wait comes
+/// before anything is changed on the machine, so it may be long.
+const DISCOVERY_TIMEOUT: &str = "10m0s";
+
+/// How long a control-plane join waits for etcd. etcd takes one learner at a time, so two
+/// machines that join at once wait for each other.
+const ETCD_TIMEOUT: &str = "5m0s";
+
+/// Arguments that let etcd live behind a Service address: connections arrive at the machine's own
+/// address, which is not known beforehand, and leave from it, so that a peer's source address is
+/// never one of its certificate's names. Peers still need a certificate of the etcd authority.
+const ETCD_ARGUMENTS: [(&str, &str); 3] = [
+    ("listen-client-urls", "https://0.0.0.0:2379"),
+    ("listen-peer-urls", "https://0.0.0.0:2380"),
+    ("peer-skip-client-san-verification", "true"),
+];
+
+/// The file for `kubeadm init --config` or `kubeadm join --config`: YAML documents, each JSON.
+pub(crate) fn documents(config: &MachineConfig, secrets: &Secrets<'_>) -> Result<String, Error> {
+    let documents = match (&config.role, secrets) {
+        (Role::Init { components, .. }, Secrets::ControlPlane { token, .. }) => {
+            vec![init(config, token), cluster(&config.cluster, components)]
+        }
+        (Role::JoinControlPlane { .. }, Secrets::ControlPlane { pki, token }) => {
+            let hash = pki.kubernetes.certificate().public_key_hash().to_string();
+            vec![join(config, token, &hash)]
+        }
+        (Role::JoinWorker, Secrets::Worker { authority, token }) => {
+            vec![join(
+                config,
+                token,
+                &authority.public_key_hash().to_string(),
+            )]
+        }
+        (Role::Init { .. } | Role::JoinControlPlane { .. }, Secrets::Worker { .. })
+        | (Role::JoinWorker, Secrets::ControlPlane { .. }) => {
+            return Err(Error::WrongSecrets(config.name.clone()));
+        }
+    };
+    let texts: Vec<String> = documents
+        .iter()
+        .map(|document| serde_json::to_string_pretty(document))
+        .collect::<Result<_, _>>()
+        .map_err(|error| Error::Unwritable(error.to_string()))?;
+    Ok(texts.join("\n---\n") + "\n")
+}
+
+fn init(config: &MachineConfig, token: &BootstrapToken) -> Value {
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "InitConfiguration",
+        "bootstrapTokens": [{
+            "token": token.expose().as_str(),
+            "ttl": format!("{TOKEN_LIFETIME}s"),
+            "usages": ["signing", "authentication"],
+            "groups": [BootstrapToken::GROUP],
+        }],
+        "localAPIEndpoint": local_endpoint(config),
+        "nodeRegistration": node_registration(config),
+    })
+}
+
+fn cluster(cluster: &ClusterConfig, components: &Components) -> Value {
+    let mut etcd = components.etcd.clone();
+    etcd.extend(ETCD_ARGUMENTS.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ClusterConfiguration",
+        "kubernetesVersion": cluster.version.to_string(),
+        "clusterName": cluster.name,
+        "controlPlaneEndpoint": cluster.endpoint.to_string(),
+        // Ten keys are made at init; with RSA that is a second of CPU or more.
+        "encryptionAlgorithm": "ECDSA-P256",
+        "networking": {
+            "podSubnet": cluster.pod_cidr,
+            "serviceSubnet": cluster.service_cidr,
+            "dnsDomain": cluster.dns_domain,
+        },
+        "apiServer": {
+            "certSANs": components.cert_sans,
+            "extraArgs": arguments(&components.api_server),
+        },
+        "controllerManager": { "extraArgs": arguments(&components.controller_manager) },
+        "scheduler": { "extraArgs": arguments(&components.scheduler) },
+        "etcd": { "local": { "extraArgs": arguments(&etcd) } },
+    })
+}
+
+fn join(config: &MachineConfig, token: &BootstrapToken, authority_hash: &str) -> Value {
+    let mut document = json!({
+        "apiVersion": API_VERSION,
+        "kind": "JoinConfiguration",
+        "discovery": { "bootstrapToken": {
+            "apiServerEndpoint": config.cluster.endpoint.to_string(),
+            "token": token.expose().as_str(),
+            "caCertHashes": [authority_hash],
+        }},
+        "nodeRegistration": node_registration(config),
+        "timeouts": { "discovery": DISCOVERY_TIMEOUT, "etcdAPICall": ETCD_TIMEOUT },
+    });
+    if config.role.is_control_plane() {
+        document["controlPlane"] = json!({ "localAPIEndpoint": local_endpoint(config) });
+    }
+    document
+}
+
+/// kubeadm writes this address into static pods, etcd members and certificates: it must outlive
+/// restarts, which only the Service address does.
+fn local_endpoint(config: &MachineConfig) -> Value {
+    json!({ "advertiseAddress": config.service_address, "bindPort": API_SERVER_PORT })
+}
+
+fn node_registration(config: &MachineConfig) -> Value {
+    let mut kubelet = BTreeMap::new();
+    kubelet.insert(
+        "provider-id".to_owned(),
+        format!("kubevirt://{}", config.name),
+    );
+    if !config.labels.is_empty() {
+        let labels: Vec<String> = config
+            .labels
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        kubelet.insert("node-labels".to_owned(), labels.join(","));
+    }
+    if let (Binding::Masquerade, Some(address)) = (config.cluster.binding, config.service_address) {
+        kubelet.insert("node-ip".to_owned(), address.to_string());
+    }
+    json!({
+        "name": config.name,
+        "kubeletExtraArgs": arguments(&kubelet),
+        "taints": config.taints,
+    })
+}
+
+fn arguments(map: &BTreeMap<String, String>) -> Value {
+    map.iter()
+        .map(|(name, value)| json!({ "name": name, "value": value }))
+        .collect()
+}
