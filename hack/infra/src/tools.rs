@@ -1,0 +1,87 @@
+//! The programs of the infrastructure and of the node image, built from pinned Go modules.
+//!
+//! Each module under `hack/tools` pins its dependencies with a `go.mod` and a `go.sum`; what is built from it is kept
+//! in the cache under a digest of those files, the build flags and the Go version. A change of one module builds
+//! that module again and no other.
+
+mod build;
+mod catalogue;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::cache::{Cache, KeyBuilder};
+use crate::host_packages;
+use crate::progress::Progress;
+
+pub use catalogue::{
+    CONTAINERD_VERSION, COREDNS_VERSION, ETCD_VERSION, FLANNEL_VERSION, HELM_VERSION,
+    KUBERNETES_VERSION, KUBEVIRT_VERSION,
+};
+
+/// Every program, complete and ready to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tools {
+    /// The folder of the programs.
+    pub bin: PathBuf,
+    /// The folder of the Containerized Data Importer's CustomResourceDefinitions, one YAML file each.
+    pub cdi_crds: PathBuf,
+    /// The digest of all pins, build flags and the compiler: the same digest means the same programs.
+    pub digest: String,
+}
+
+impl Tools {
+    /// Where a program is. Names are those of the programs themselves (`kube-apiserver`, `ctr`), except that
+    /// `kubevirt-objects` prints KubeVirt's own objects.
+    pub fn path(&self, program: &str) -> PathBuf {
+        self.bin.join(program)
+    }
+}
+
+/// Builds what is missing; returns at once when everything is cached.
+///
+/// Needs Go on the host (see the error otherwise) and, for what isn't cached, the module registry.
+pub fn ensure(progress: &Progress) -> Result<Tools> {
+    host_packages::ensure(progress)?;
+    let (cache, compiler) = (Cache::open()?, build::Compiler::find()?);
+    let mut key = KeyBuilder::default();
+    let mut folders = Vec::new();
+    for module in catalogue::MODULES {
+        let module_key = build::key(module, &compiler)?;
+        key = key.input(module.name, module_key.to_string());
+        let kind = format!("tool-modules/{}", module.name);
+        folders.push(cache.ensure(&kind, &module_key, progress, |folder| {
+            build::module(module, folder, progress)
+        })?);
+    }
+    let digest = key.digest();
+    let key = KeyBuilder::default().input("tools", &digest).key();
+    let root = cache.ensure("tools", &key, progress, |folder| {
+        folders
+            .iter()
+            .try_for_each(|module| link_tree(module, folder))
+    })?;
+    Ok(Tools {
+        bin: root.join("bin"),
+        cdi_crds: root.join("cdi-crds"),
+        digest,
+    })
+}
+
+/// Hard links: one folder with every program, at no cost in space.
+fn link_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            link_tree(&entry.path(), &target)?;
+        } else {
+            fs::hard_link(entry.path(), &target)
+                .with_context(|| format!("link {}", target.display()))?;
+        }
+    }
+    Ok(())
+}

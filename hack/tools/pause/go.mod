@@ -1,0 +1,3 @@
+module guestcluster.dev/hack/tools/pause
+
+go 1.26.0
