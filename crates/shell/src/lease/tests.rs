@@ -1,0 +1,1 @@
+//! Candidates against each other over one lease in memory.
