@@ -1,3 +1,59 @@
-//! The project's list of verbs.
+//! `cargo xtask`: the single list of verbs of this project. Each explains itself with `--help`.
 
-fn main() {}
+mod check;
+mod generate;
+mod process;
+mod project;
+mod tally;
+mod test;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::project::Project;
+
+/// Everything that a developer does with this project, each as one command.
+#[derive(Parser)]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    version,
+    about,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run everything that must hold: unit tests, laws, snapshots and the e2e suite.
+    Test(test::Options),
+    /// Check format, lints, layers, sizes, generated files, docs and licences.
+    Check(check::Options),
+    /// Write the generated files: CRD, chart templates and reference pages.
+    Gen,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.verb) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<ExitCode> {
+    let project = Project::of_this_checkout()?;
+    match verb {
+        Verb::Test(options) => test::run(&project, &options),
+        Verb::Check(options) => Ok(check::run(&project, &options)),
+        Verb::Gen => generate::write(&project),
+    }
+}

@@ -1,0 +1,90 @@
+//! The checkout that this program was built from, and the folders that belong to it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// A checkout of the project.
+pub struct Project {
+    root: PathBuf,
+}
+
+impl Project {
+    /// The checkout whose `cargo xtask` is running.
+    pub fn of_this_checkout() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = root
+            .canonicalize()
+            .with_context(|| format!("find the checkout at {}", root.display()))?;
+        Ok(Self { root })
+    }
+
+    /// The folder that holds the workspace's `Cargo.toml`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A path inside the checkout.
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.root.join(relative)
+    }
+
+    /// The same `cargo` that runs us, started in the checkout.
+    pub fn cargo(&self) -> Command {
+        let mut command = Command::new(variable("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// Files of the checkout whose name ends with `suffix`, sorted; build results and hidden folders
+    /// are left out.
+    pub fn files(&self, suffix: &str) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        collect(&self.root, suffix, &mut found)?;
+        found.sort();
+        Ok(found)
+    }
+
+    /// A path as a reader of this checkout writes it.
+    pub fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+        path.strip_prefix(&self.root).unwrap_or(path).display()
+    }
+}
+
+/// What outlives checkouts: built tools, images and cargo's target folder.
+pub fn cache_root() -> Result<PathBuf> {
+    if let Some(root) = variable("GUESTCLUSTER_CACHE") {
+        return Ok(root.into());
+    }
+    let home =
+        std::env::home_dir().context("no home directory: set GUESTCLUSTER_CACHE to a folder")?;
+    Ok(home.join(".cache/guestcluster"))
+}
+
+/// An environment variable.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "xtask is a binary: it may read its environment, here alone"
+)]
+pub fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+fn collect(folder: &Path, suffix: &str, found: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if entry.file_type()?.is_dir() {
+            if !name.starts_with('.') && name != "target" {
+                collect(&entry.path(), suffix, found)?;
+            }
+        } else if name.ends_with(suffix) {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
