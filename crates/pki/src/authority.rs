@@ -144,8 +144,8 @@ impl CertificateAuthority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         let key = PrivateKey::generate_ecdsa()?;
-        let signer = self.key.key_pair()?;
-        let issuer = issuer(&self.certificate, &signer)?;
+        let own_key = self.key.key_pair()?;
+        let issuer = issuer(&self.certificate, &own_key)?;
         let signed = params
             .signed_by(&*key.key_pair()?, &issuer)
             .map_err(generation)?;

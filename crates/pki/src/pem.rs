@@ -35,10 +35,9 @@ pub(crate) fn single(
     }
     let found = blocks.len();
     match blocks.pop() {
-        None => Err(not_pem()),
         Some(_) if found > 1 => Err(Error::SeveralBlocks { item, found }),
         Some(block) if labels.contains(&block.label.as_str()) => Ok(block),
-        Some(_) => Err(not_pem()),
+        Some(_) | None => Err(not_pem()),
     }
 }
 
