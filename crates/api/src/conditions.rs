@@ -70,7 +70,9 @@ impl ConditionType {
             Self::Ready => "The guest serves as specified: the sum of the others.",
             Self::Reconciling => "Work towards the specification is under way.",
             Self::Stalled => "Nothing will change without a person.",
-            Self::Accepted => "The specification can be carried out on this infrastructure cluster.",
+            Self::Accepted => {
+                "The specification can be carried out on this infrastructure cluster."
+            }
             Self::PlacementHealthy => "Machines stand on hosts as the specification demands.",
             Self::CertificatesReady => "All authorities and the kubeconfig exist and are sound.",
             Self::EndpointReady => "The guest API has an address.",

@@ -79,7 +79,14 @@ mod tests {
     #[test]
     fn machine_names_round_trip_and_foreign_names_do_not_parse() {
         assert_eq!(ordinal("prod", "cp", &machine("prod", "cp", 12)), Some(12));
-        for foreign in ["prod-cp-", "prod-cp-01", "prod-cp-1a", "prod-general-1", "prod2-cp-1", "prod-cp-+1"] {
+        for foreign in [
+            "prod-cp-",
+            "prod-cp-01",
+            "prod-cp-1a",
+            "prod-general-1",
+            "prod2-cp-1",
+            "prod-cp-+1",
+        ] {
             assert_eq!(ordinal("prod", "cp", foreign), None, "{foreign}");
         }
     }

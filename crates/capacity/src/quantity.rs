@@ -52,7 +52,9 @@ impl FromStr for Quantity {
     type Err = NotAQuantity;
 
     fn from_str(text: &str) -> Result<Self, NotAQuantity> {
-        parse(text).map(Self).ok_or_else(|| NotAQuantity(text.to_owned()))
+        parse(text)
+            .map(Self)
+            .ok_or_else(|| NotAQuantity(text.to_owned()))
     }
 }
 
@@ -116,7 +118,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in ["8G1", "", "Gi", "1..2", "-1", "1e99", "0x1", "1Ki1", ".", "1 Gi"] {
+        for text in [
+            "8G1", "", "Gi", "1..2", "-1", "1e99", "0x1", "1Ki1", ".", "1 Gi",
+        ] {
             assert!(text.parse::<Quantity>().is_err(), "{text}");
         }
     }

@@ -61,7 +61,10 @@ pub struct HostCondition {
 impl HostNode {
     /// Whether the kubelet says that it is ready.
     pub fn is_ready(&self) -> bool {
-        self.status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+        self.status
+            .conditions
+            .iter()
+            .any(|c| c.type_ == "Ready" && c.status == "True")
     }
 }
 

@@ -37,7 +37,10 @@ impl Toleration {
             None => self.exists,
         };
         let value = self.exists || self.value == taint.value;
-        let effect = self.effect.as_ref().is_none_or(|effect| *effect == taint.effect);
+        let effect = self
+            .effect
+            .as_ref()
+            .is_none_or(|effect| *effect == taint.effect);
         key && value && effect
     }
 }
@@ -91,18 +94,33 @@ pub fn refusal(host: &Host, needs: &Requirements) -> Option<Refusal> {
     if let Some(label) = KUBEVIRT_LABELS.into_iter().find(|label| !is_true(label)) {
         return Some(Refusal::NotForVms(label));
     }
-    if let Some((key, value)) =
-        needs.node_selector.iter().find(|(key, value)| host.labels.get(*key) != Some(value))
+    if let Some((key, value)) = needs
+        .node_selector
+        .iter()
+        .find(|(key, value)| host.labels.get(*key) != Some(value))
     {
         return Some(Refusal::Label(format!("{key}={value}")));
     }
-    if let Some(taint) = host.taints.iter().find(|taint| repels(taint, &needs.tolerations)) {
-        return Some(Refusal::Taint(format!("{}={}:{}", taint.key, taint.value, taint.effect)));
+    if let Some(taint) = host
+        .taints
+        .iter()
+        .find(|taint| repels(taint, &needs.tolerations))
+    {
+        return Some(Refusal::Taint(format!(
+            "{}={}:{}",
+            taint.key, taint.value, taint.effect
+        )));
     }
-    [("cpu", needs.cpu), ("memory", needs.memory)].into_iter().find_map(|(resource, needs)| {
-        let has = host.allocatable.get(resource).copied().unwrap_or_default();
-        (has < needs).then_some(Refusal::TooSmall { resource, has, needs })
-    })
+    [("cpu", needs.cpu), ("memory", needs.memory)]
+        .into_iter()
+        .find_map(|(resource, needs)| {
+            let has = host.allocatable.get(resource).copied().unwrap_or_default();
+            (has < needs).then_some(Refusal::TooSmall {
+                resource,
+                has,
+                needs,
+            })
+        })
 }
 
 fn repels(taint: &Taint, tolerations: &[Toleration]) -> bool {
@@ -146,7 +164,9 @@ mod tests {
         let change = |edit: fn(&mut Host)| {
             let mut host = host();
             edit(&mut host);
-            refusal(&host, &needs()).map(|r| r.to_string()).unwrap_or_default()
+            refusal(&host, &needs())
+                .map(|r| r.to_string())
+                .unwrap_or_default()
         };
         assert_eq!(change(|h| h.ready = false), "is not ready");
         assert!(change(|h| h.unschedulable = true).contains("uncordon"));
@@ -160,7 +180,8 @@ mod tests {
             .contains("gpu=yes:NoSchedule")
         );
         let small = change(|h| {
-            h.allocatable.insert("memory".into(), Quantity::units(4 << 30));
+            h.allocatable
+                .insert("memory".into(), Quantity::units(4 << 30));
         });
         assert_eq!(small, "has 4Gi memory in all, the machine needs 8Gi");
     }
@@ -168,9 +189,19 @@ mod tests {
     #[test]
     fn a_toleration_without_key_bears_everything() {
         let mut host = host();
-        host.taints.push(Taint { key: "k".into(), value: "v".into(), effect: "NoExecute".into() });
-        let all = Toleration { exists: true, ..Toleration::default() };
-        let needs = Requirements { tolerations: vec![all], ..needs() };
+        host.taints.push(Taint {
+            key: "k".into(),
+            value: "v".into(),
+            effect: "NoExecute".into(),
+        });
+        let all = Toleration {
+            exists: true,
+            ..Toleration::default()
+        };
+        let needs = Requirements {
+            tolerations: vec![all],
+            ..needs()
+        };
         assert_eq!(refusal(&host, &needs), None);
     }
 }

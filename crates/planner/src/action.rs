@@ -34,7 +34,13 @@ impl Requeue {
         match (&self, &other) {
             (Self::OnChange, _) => other,
             (_, Self::OnChange) => self,
-            (Self::At(a, _), Self::At(b, _)) => if a <= b { self } else { other },
+            (Self::At(a, _), Self::At(b, _)) => {
+                if a <= b {
+                    self
+                } else {
+                    other
+                }
+            }
         }
     }
 }
@@ -130,8 +136,12 @@ pub enum Authority {
 
 impl Authority {
     /// All four.
-    pub const ALL: [Self; 4] =
-        [Self::Kubernetes, Self::Etcd, Self::FrontProxy, Self::ServiceAccount];
+    pub const ALL: [Self; 4] = [
+        Self::Kubernetes,
+        Self::Etcd,
+        Self::FrontProxy,
+        Self::ServiceAccount,
+    ];
 
     /// Name of its Secret.
     pub fn secret(self, cluster: &str) -> String {
@@ -289,7 +299,13 @@ impl Action {
         matches!(
             self,
             Self::RemoveEtcdMember { .. }
-                | Self::Delete { object: Victim { kind: Kind::VirtualMachine, .. }, .. }
+                | Self::Delete {
+                    object: Victim {
+                        kind: Kind::VirtualMachine,
+                        ..
+                    },
+                    ..
+                }
         )
     }
 

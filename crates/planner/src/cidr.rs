@@ -36,7 +36,10 @@ impl FromStr for Cidr {
             let (address, prefix) = text.split_once('/')?;
             let prefix: u8 = prefix.parse().ok().filter(|p| *p <= 32)?;
             let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
-            Some(Self { first: address & mask(prefix), prefix })
+            Some(Self {
+                first: address & mask(prefix),
+                prefix,
+            })
         };
         parse().ok_or_else(|| NotACidr(text.to_owned()))
     }

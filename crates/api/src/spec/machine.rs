@@ -140,7 +140,10 @@ pub struct Disk {
 
 impl Default for Disk {
     fn default() -> Self {
-        Self { size: twenty_gibibytes(), storage_class_name: None }
+        Self {
+            size: twenty_gibibytes(),
+            storage_class_name: None,
+        }
     }
 }
 

@@ -1,0 +1,193 @@
+//! The steps of a plan, in order.
+
+mod acceptance;
+mod addresses;
+mod deletion;
+mod foundation;
+mod joined;
+mod machines;
+mod replace;
+
+use std::collections::BTreeMap;
+
+use guestcluster_api::names;
+use guestcluster_api::spec::EndpointType;
+use guestcluster_api::{GuestClusterStatus, Reason};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::action::{Action, Hold, Plan, Requeue};
+use crate::machines::MachineView;
+use crate::observed::Observed;
+use crate::wanted::Wanted;
+
+pub use acceptance::{Objection, host_refusals, objection};
+pub(crate) use deletion::remaining;
+
+/// Everything that a step may look at.
+pub(crate) struct Context<'a> {
+    pub(crate) wanted: &'a Wanted,
+    pub(crate) seen: &'a Observed,
+    pub(crate) previous: &'a GuestClusterStatus,
+    pub(crate) now: Timestamp,
+    pub(crate) machines: BTreeMap<String, MachineView<'a>>,
+}
+
+/// A plan in the making.
+#[derive(Default)]
+pub(crate) struct Draft {
+    plan: Plan,
+}
+
+/// Whether later steps run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Next,
+    Stop,
+}
+
+type Step = fn(&Context<'_>, &mut Draft) -> Flow;
+
+/// The order matters:
+/// - `pause` comes first, since it promises that nothing is written.
+/// - `deletion` comes before anything that makes objects.
+/// - `finalizer` comes before the first object, so that none can be left behind.
+/// - `addresses` and `joined` serve machines that exist, and must not wait for what new ones need.
+/// - `acceptance` guards all that follows: what cannot be carried out is not begun.
+/// - `image` comes before `endpoint`, which may wait: an import takes minutes.
+/// - `replace` comes before `machines`, so that a failed machine is not counted as one on its way.
+const STEPS: &[(&str, Step)] = &[
+    ("pause", pause),
+    ("deletion", deletion::step),
+    ("finalizer", finalizer),
+    ("addresses", addresses::step),
+    ("joined", joined::step),
+    ("acceptance", acceptance::step),
+    ("authorities", foundation::authorities),
+    ("image", foundation::image),
+    ("endpoint", foundation::endpoint),
+    ("kubeconfig", foundation::kubeconfig),
+    ("cni", foundation::cni),
+    ("replace", replace::step),
+    ("machines", machines::step),
+];
+
+/// What to do next for one guest cluster.
+pub fn plan(
+    wanted: &Wanted,
+    seen: &Observed,
+    previous: &GuestClusterStatus,
+    now: Timestamp,
+) -> Plan {
+    let machines = crate::machines::machines(wanted, seen, previous);
+    let context = Context {
+        wanted,
+        seen,
+        previous,
+        now,
+        machines,
+    };
+    let mut draft = Draft::default();
+    for (_, step) in STEPS {
+        if step(&context, &mut draft) == Flow::Stop {
+            break;
+        }
+    }
+    draft.plan
+}
+
+impl Draft {
+    pub(crate) fn act(&mut self, action: Action) {
+        self.plan.actions.push(action);
+    }
+
+    pub(crate) fn has_disruption(&self) -> bool {
+        self.plan.actions.iter().any(Action::disruptive)
+    }
+
+    pub(crate) fn hold(&mut self, reason: Reason, message: impl Into<String>) {
+        let message = message.into();
+        self.plan.holds.push(Hold {
+            reason,
+            message,
+            needs_person: false,
+        });
+    }
+
+    pub(crate) fn hold_for_person(&mut self, reason: Reason, message: impl Into<String>) {
+        let message = message.into();
+        self.plan.holds.push(Hold {
+            reason,
+            message,
+            needs_person: true,
+        });
+    }
+
+    pub(crate) fn look_again(&mut self, at: Timestamp, who: &'static str) {
+        let requeue = std::mem::take(&mut self.plan.requeue);
+        self.plan.requeue = requeue.sooner(Requeue::At(at, who));
+    }
+}
+
+impl Context<'_> {
+    /// The control plane has answered once; from then on machines join, none initialises.
+    pub(crate) fn initialised(&self) -> bool {
+        initialised(self.previous, &self.machines)
+    }
+
+    pub(crate) fn in_seconds(&self, seconds: i64) -> Timestamp {
+        self.now + SignedDuration::from_secs(seconds)
+    }
+
+    pub(crate) fn endpoint(&self) -> Option<(String, u16)> {
+        endpoint(self.wanted, self.seen)
+    }
+}
+
+/// The control plane has answered once: status says so, or a control-plane machine has joined.
+pub(crate) fn initialised(
+    previous: &GuestClusterStatus,
+    machines: &BTreeMap<String, MachineView<'_>>,
+) -> bool {
+    let member = |m: &MachineView<'_>| {
+        m.pool == names::CONTROL_PLANE_POOL && (m.has_joined() || m.is_settled())
+    };
+    previous.initialised || machines.values().any(member)
+}
+
+/// `host:port` of the guest's API, once it is known.
+pub fn endpoint(wanted: &Wanted, seen: &Observed) -> Option<(String, u16)> {
+    let settings = wanted.endpoint();
+    let service = seen
+        .services
+        .get(&names::endpoint_service(&wanted.identity.name))?;
+    let port = u16::try_from(settings.port).ok()?;
+    let host = settings.host.clone();
+    match settings.type_ {
+        EndpointType::External => Some((host?, port)),
+        EndpointType::ClusterIp => Some((service.cluster_ip.clone()?, port)),
+        EndpointType::NodePort => Some((host?, service.node_port?)),
+        EndpointType::LoadBalancer => {
+            let given = service.load_balancer.clone()?;
+            Some((host.unwrap_or(given), port))
+        }
+    }
+}
+
+fn pause(context: &Context<'_>, draft: &mut Draft) -> Flow {
+    if !context.wanted.paused {
+        return Flow::Next;
+    }
+    draft.hold_for_person(
+        Reason::PausedByUser,
+        "spec.paused is true: nothing is written until it is false again",
+    );
+    Flow::Stop
+}
+
+fn finalizer(context: &Context<'_>, draft: &mut Draft) -> Flow {
+    if context.wanted.identity.finalizer {
+        return Flow::Next;
+    }
+    draft.act(Action::AddFinalizer);
+    Flow::Stop
+}

@@ -1,0 +1,39 @@
+//! Where each control-plane machine's Service leads: to its instance's present address.
+
+use guestcluster_api::labels::Role;
+
+use super::{Context, Draft, Flow};
+use crate::action::Action;
+use crate::machines::MachineView;
+use crate::render;
+
+/// Writes the EndpointSlice of every control-plane machine whose instance has another address than
+/// the slice says. A machine that is off leads nowhere, so that callers are refused at once instead
+/// of waiting for a peer that is gone.
+pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
+    let control_plane = context
+        .machines
+        .values()
+        .filter(|m| m.role == Role::ControlPlane);
+    for machine in control_plane.filter(|m| m.service.is_some_and(|s| !s.meta.deleting)) {
+        let wants = address(machine);
+        let has = context.seen.slices.get(&machine.name);
+        let same = match (has, wants) {
+            (None, None) => true,
+            (None, Some(_)) => false,
+            (Some(slice), wants) => slice.addresses.iter().map(String::as_str).eq(wants),
+        };
+        if let (false, Some(pool)) = (same, context.wanted.pool(&machine.pool)) {
+            let slice = render::address_slice(context.wanted, pool, &machine.name, wants);
+            draft.act(Action::Apply(slice));
+        }
+    }
+    Flow::Next
+}
+
+fn address<'a>(machine: &MachineView<'a>) -> Option<&'a str> {
+    let instance = machine
+        .instance
+        .filter(|instance| instance.phase == "Running")?;
+    instance.address.as_deref()
+}

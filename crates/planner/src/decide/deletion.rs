@@ -1,0 +1,140 @@
+//! Deletion of a guest cluster: everything that was made goes, in an order that holds whatever
+//! happens in between, and an unreachable guest cannot block it.
+
+use guestcluster_api::Reason;
+use guestcluster_api::spec::DiskPolicy;
+
+use super::replace::delete;
+use super::{Context, Draft, Flow};
+use crate::action::{Action, Kind, Victim};
+use crate::observed::{Disk, Meta};
+use crate::render;
+
+pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
+    if !context.wanted.identity.deleting {
+        return Flow::Next;
+    }
+    if !context.wanted.identity.finalizer {
+        return Flow::Stop;
+    }
+    if context.wanted.protected {
+        draft.hold_for_person(
+            Reason::Protected,
+            "deletion waits: spec.deletion.protected is true; set it to false to go on",
+        );
+        return Flow::Stop;
+    }
+    remove(context, draft);
+    Flow::Stop
+}
+
+/// Machines first; what they use goes once they are gone, so that a shutdown is a clean one.
+fn remove(context: &Context<'_>, draft: &mut Draft) {
+    let seen = context.seen;
+    let why = format!(
+        "GuestCluster {} is being deleted",
+        context.wanted.identity.name
+    );
+    for (name, vm) in &seen.vms {
+        delete(draft, (Kind::VirtualMachine, name, &vm.meta), &why);
+    }
+    if !seen.vms.is_empty() || !seen.instances.is_empty() {
+        draft.look_again(context.in_seconds(10), "machines are stopping");
+        return;
+    }
+    let left = remove_disks(context, draft, &why)
+        + each(
+            draft,
+            Kind::EndpointSlice,
+            seen.slices.iter().map(|(n, s)| (n, &s.meta)),
+            &why,
+        )
+        + each(
+            draft,
+            Kind::Service,
+            seen.services.iter().map(|(n, s)| (n, &s.meta)),
+            &why,
+        )
+        + each(
+            draft,
+            Kind::Secret,
+            seen.secrets.iter().map(|(n, s)| (n, &s.meta)),
+            &why,
+        );
+    if left == 0 {
+        draft.act(Action::RemoveFinalizer);
+    } else {
+        draft.look_again(context.in_seconds(10), "objects are going");
+    }
+}
+
+fn each<'a>(
+    draft: &mut Draft,
+    kind: Kind,
+    objects: impl Iterator<Item = (&'a String, &'a Meta)>,
+    why: &str,
+) -> usize {
+    objects
+        .map(|(name, meta)| delete(draft, (kind, name, meta), why))
+        .count()
+}
+
+/// Deletes or keeps the disks; says how many still stand in the way.
+fn remove_disks(context: &Context<'_>, draft: &mut Draft, why: &str) -> usize {
+    let golden = render::golden_name(context.wanted);
+    let mut left = 0;
+    let (images, disks): (Vec<_>, Vec<_>) = context
+        .seen
+        .disks
+        .iter()
+        .partition(|(name, _)| **name == golden);
+    // Another cluster's machines are cloned from it; and a user's own claim is never ours.
+    let last_user = !context.seen.image_shared && context.wanted.image.pvc.is_none();
+    for (name, image) in images.into_iter().filter(|_| last_user) {
+        delete(draft, (Kind::DataVolume, name, &image.meta), why);
+        left += 1;
+    }
+    for (name, disk) in disks {
+        left += match context.wanted.disks {
+            DiskPolicy::Delete => {
+                delete(draft, (Kind::DataVolume, name, &disk.meta), why);
+                1
+            }
+            DiskPolicy::Retain => retain(context, draft, (name, disk)),
+        };
+    }
+    if context.wanted.disks == DiskPolicy::Delete {
+        left += context.seen.claims.len();
+    }
+    left
+}
+
+/// The operator's view holds only what this cluster owns: a disk that was let go is not in it.
+fn retain(context: &Context<'_>, draft: &mut Draft, (name, disk): (&String, &Disk)) -> usize {
+    let object = Victim {
+        kind: Kind::DataVolume,
+        name: name.clone(),
+        uid: disk.meta.uid.clone(),
+        resource_version: disk.meta.resource_version.clone(),
+    };
+    let labels = render::retained_labels(context.wanted);
+    draft.act(Action::RetainDisk { object, labels });
+    1
+}
+
+/// Names of everything that stands in the way of a deletion, for the condition.
+pub(crate) fn remaining(seen: &crate::Observed) -> Vec<String> {
+    let vms = seen.vms.keys().map(|name| format!("VirtualMachine {name}"));
+    let instances = seen
+        .instances
+        .keys()
+        .filter(|name| !seen.vms.contains_key(*name))
+        .map(|name| format!("VirtualMachineInstance {name}"));
+    let disks = seen.disks.keys().map(|name| format!("DataVolume {name}"));
+    let claims = seen
+        .claims
+        .keys()
+        .filter(|name| !seen.disks.contains_key(*name))
+        .map(|name| format!("PersistentVolumeClaim {name}"));
+    vms.chain(instances).chain(disks).chain(claims).collect()
+}

@@ -1,0 +1,154 @@
+//! What the operator may do in the infrastructure cluster: the source of its ClusterRole.
+//!
+//! Kept beside the actions that need it; the end-to-end tests run the operator with exactly these
+//! rights and read in the audit log that each was used.
+
+/// One rule of the operator's ClusterRole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// API group; empty for core.
+    pub group: &'static str,
+    /// Resources, with subresources as `a/b`.
+    pub resources: &'static [&'static str],
+    /// Verbs.
+    pub verbs: &'static [&'static str],
+    /// What needs it.
+    pub why: &'static str,
+}
+
+const fn rule(
+    group: &'static str,
+    resources: &'static [&'static str],
+    verbs: &'static [&'static str],
+    why: &'static str,
+) -> Rule {
+    Rule {
+        group,
+        resources,
+        verbs,
+        why,
+    }
+}
+
+const WATCH: &[&str] = &["get", "list", "watch"];
+
+/// Rules over all namespaces.
+pub const RULES: &[Rule] = &[
+    rule(
+        "guestcluster.dev",
+        &["guestclusters"],
+        &["get", "list", "watch", "patch"],
+        "read specifications, set the finalizer",
+    ),
+    rule(
+        "guestcluster.dev",
+        &["guestclusters/status"],
+        &["patch"],
+        "report",
+    ),
+    rule(
+        "guestcluster.dev",
+        &["guestclusters/finalizers"],
+        &["update"],
+        "own objects that block the owner's deletion",
+    ),
+    rule(
+        "kubevirt.io",
+        &["virtualmachines"],
+        &["get", "list", "watch", "create", "delete"],
+        "machines",
+    ),
+    rule(
+        "kubevirt.io",
+        &["virtualmachineinstances"],
+        WATCH,
+        "where machines run and their addresses",
+    ),
+    rule(
+        "kubevirt.io",
+        &["kubevirts"],
+        WATCH,
+        "the installed release",
+    ),
+    rule(
+        "cdi.kubevirt.io",
+        &["datavolumes"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "disks; patch lets go of retained ones",
+    ),
+    rule(
+        "cdi.kubevirt.io",
+        &["datavolumes/source"],
+        &["create"],
+        "clone disks from the golden image",
+    ),
+    rule(
+        "",
+        &["persistentvolumeclaims"],
+        &["get", "list", "watch", "patch"],
+        "wait until claims are gone, label retained ones",
+    ),
+    rule(
+        "",
+        &["secrets"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "authorities, kubeconfigs and first-boot documents",
+    ),
+    rule(
+        "",
+        &["services"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "endpoint and machine addresses",
+    ),
+    rule(
+        "discovery.k8s.io",
+        &["endpointslices"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "where a machine's address leads",
+    ),
+    rule(
+        "discovery.k8s.io",
+        &["endpointslices/restricted"],
+        &["create"],
+        "OpenShift asks for it",
+    ),
+    rule("", &["pods"], WATCH, "why a machine has no host"),
+    rule(
+        "",
+        &["pods/log"],
+        &["get"],
+        "last console lines of a failed boot",
+    ),
+    rule(
+        "",
+        &["nodes", "namespaces"],
+        WATCH,
+        "hosts, and namespaces given to guests",
+    ),
+    rule(
+        "storage.k8s.io",
+        &["storageclasses"],
+        WATCH,
+        "refuse a class that does not exist",
+    ),
+    rule(
+        "networking.k8s.io",
+        &["servicecidrs"],
+        WATCH,
+        "refuse overlapping ranges",
+    ),
+    rule(
+        "events.k8s.io",
+        &["events"],
+        &["create", "patch"],
+        "tell what was done",
+    ),
+];
+
+/// Rules in the operator's own namespace.
+pub const LEASE_RULES: &[Rule] = &[rule(
+    "coordination.k8s.io",
+    &["leases"],
+    &["get", "create", "update", "patch"],
+    "elect one leader",
+)];

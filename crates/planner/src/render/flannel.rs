@@ -1,0 +1,161 @@
+//! The guest's pod network: flanneld over VXLAN with the standard CNI plugins.
+
+use serde_json::{Value, json};
+
+use super::{RENDER, digest};
+use crate::wanted::Wanted;
+
+/// UDP port of the guest's VXLAN: not 8472, which the infrastructure cluster's own flannel or
+/// Cilium may use on the same wire.
+const VXLAN_PORT: u16 = 8572;
+const IMAGE: &str = "ghcr.io/flannel-io/flannel:v0.27.4";
+const NAMESPACE: &str = "kube-flannel";
+const NAME: &str = "kube-flannel";
+
+/// Writes the CNI configuration from what flanneld leased for this Node. The node image brings the
+/// standard `bridge`, `host-local` and `portmap` plugins, so that no plugin of flannel's own needs
+/// to be installed. The file appears whole, and only once flanneld has its lease.
+const WRITE_CNI_CONFIG: &str = r#"set -u
+last=
+while :; do
+  if [ -s /run/flannel/subnet.env ]; then
+    . /run/flannel/subnet.env
+    if [ "$FLANNEL_SUBNET $FLANNEL_MTU" != "$last" ]; then
+      cat > /etc/cni/net.d/.10-flannel.new <<CONF
+{"cniVersion":"1.0.0","name":"flannel","plugins":[
+{"type":"bridge","bridge":"cni0","isGateway":true,"isDefaultGateway":true,"hairpinMode":true,"ipMasq":false,"mtu":$FLANNEL_MTU,
+"ipam":{"type":"host-local","ranges":[[{"subnet":"$FLANNEL_SUBNET"}]],"routes":[{"dst":"$FLANNEL_NETWORK"}]}},
+{"type":"portmap","capabilities":{"portMappings":true}}]}
+CONF
+      mv /etc/cni/net.d/.10-flannel.new /etc/cni/net.d/10-flannel.conflist
+      last="$FLANNEL_SUBNET $FLANNEL_MTU"
+      echo "wrote the CNI configuration for $last"
+    fi
+    sleep 30
+  else
+    sleep 1
+  fi
+done
+"#;
+
+/// Digest that the applied DaemonSet carries when the pod network is as wanted.
+pub fn cni_digest(wanted: &Wanted) -> String {
+    digest(&json!(objects(wanted, "")).to_string(), 16)
+}
+
+/// The objects of the pod network, in order.
+pub fn flannel(wanted: &Wanted) -> Vec<Value> {
+    objects(wanted, &cni_digest(wanted))
+}
+
+fn objects(wanted: &Wanted, digest: &str) -> Vec<Value> {
+    let network = json!({
+        "Network": wanted.network.pod_cidr,
+        "EnableIPv4": true,
+        "Backend": { "Type": "vxlan", "Port": VXLAN_PORT },
+    });
+    let in_namespace = json!({ "name": NAME, "namespace": NAMESPACE });
+    let account = json!({ "kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE });
+    vec![
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": NAMESPACE,
+            "labels": { "pod-security.kubernetes.io/enforce": "privileged" },
+        }}),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": in_namespace }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": { "name": NAME },
+            "rules": [
+                { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] },
+                { "apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"] },
+            ],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": { "name": NAME },
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": NAME,
+            },
+            "subjects": [account],
+        }),
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": in_namespace,
+            "data": { "net-conf.json": network.to_string() },
+        }),
+        daemon_set(digest),
+    ]
+}
+
+fn daemon_set(digest: &str) -> Value {
+    let selector = json!({ "app": "flannel" });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": NAME,
+            "namespace": NAMESPACE,
+            "annotations": { RENDER: digest },
+        },
+        "spec": {
+            "selector": { "matchLabels": selector },
+            "template": {
+                "metadata": { "labels": selector },
+                "spec": {
+                    "hostNetwork": true,
+                    "priorityClassName": "system-node-critical",
+                    "serviceAccountName": NAME,
+                    "terminationGracePeriodSeconds": 2,
+                    "tolerations": [{ "operator": "Exists" }],
+                    "containers": [flanneld(), cni_config()],
+                    "volumes": [
+                        host_path("run", "/run/flannel"),
+                        host_path("cni", "/etc/cni/net.d"),
+                        { "name": "config", "configMap": { "name": NAME } },
+                    ],
+                },
+            },
+        },
+    })
+}
+
+fn host_path(name: &str, path: &str) -> Value {
+    json!({ "name": name, "hostPath": { "path": path, "type": "DirectoryOrCreate" } })
+}
+
+fn flanneld() -> Value {
+    let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    json!({
+        "name": "flanneld",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/opt/bin/flanneld"],
+        "args": ["--ip-masq", "--kube-subnet-mgr"],
+        "env": [field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")],
+        "resources": { "requests": { "cpu": "20m", "memory": "30Mi" } },
+        "securityContext": { "capabilities": { "add": ["NET_ADMIN", "NET_RAW"] } },
+        "volumeMounts": [
+            { "name": "run", "mountPath": "/run/flannel" },
+            { "name": "config", "mountPath": "/etc/kube-flannel" },
+        ],
+    })
+}
+
+fn cni_config() -> Value {
+    json!({
+        "name": "cni-config",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-c", WRITE_CNI_CONFIG],
+        "resources": { "requests": { "cpu": "5m", "memory": "8Mi" } },
+        "volumeMounts": [
+            { "name": "run", "mountPath": "/run/flannel", "readOnly": true },
+            { "name": "cni", "mountPath": "/etc/cni/net.d" },
+        ],
+    })
+}

@@ -1,0 +1,257 @@
+//! From what a user wrote to what it means: names, numbers and ranges that cannot be wrong.
+
+use std::collections::BTreeMap;
+
+use guestcluster_api::GuestCluster;
+use guestcluster_api::labels::{self, Role};
+use guestcluster_api::names;
+use guestcluster_api::spec::{
+    Cni, ControlPlane, DiskPolicy, Endpoint, GuestNetwork, Image, Machine, Placement, Taint,
+};
+use guestcluster_capacity::Quantity;
+use guestcluster_placement::{Requirements, Toleration};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::cidr::Cidr;
+
+/// Settings of the operator that a plan depends on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Pod ranges of the infrastructure cluster that its Nodes do not tell.
+    pub infra_pod_ranges: Vec<Cidr>,
+    /// Service ranges that no ServiceCIDR object tells.
+    pub infra_service_ranges: Vec<Cidr>,
+}
+
+/// A guest cluster as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// Who it is.
+    pub identity: Identity,
+    /// Value of the tenant label.
+    pub tenant: String,
+    /// Kubernetes version, such as `v1.36.3`.
+    pub version: String,
+    /// Source of the root disks.
+    pub image: Image,
+    /// The control plane's settings.
+    pub control_plane: ControlPlane,
+    /// All pools, the control plane's first.
+    pub pools: Vec<Pool>,
+    /// Ranges, as written.
+    pub network: GuestNetwork,
+    /// Range of the guest's pods.
+    pub pod_range: Cidr,
+    /// Range of the guest's Services.
+    pub service_range: Cidr,
+    /// The pod network.
+    pub cni: Cni,
+    /// Deletion is refused.
+    pub protected: bool,
+    /// What becomes of the disks.
+    pub disks: DiskPolicy,
+    /// No writes.
+    pub paused: bool,
+    /// Ranges from the operator's settings.
+    pub settings: Settings,
+}
+
+/// Who a guest cluster is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Identity {
+    /// Name.
+    pub name: String,
+    /// Namespace.
+    pub namespace: String,
+    /// UID.
+    pub uid: String,
+    /// Generation of the specification.
+    pub generation: i64,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Carries our finalizer.
+    pub finalizer: bool,
+    /// Made at.
+    pub created: Option<Timestamp>,
+}
+
+/// Machines of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// Name; `cp` for the control plane.
+    pub name: String,
+    /// Role of its machines.
+    pub role: Role,
+    /// How many.
+    pub replicas: u32,
+    /// Size and disks.
+    pub machine: Machine,
+    /// Which hosts.
+    pub placement: Placement,
+    /// Labels of its Nodes.
+    pub node_labels: BTreeMap<String, String>,
+    /// Taints of its Nodes.
+    pub node_taints: Vec<Taint>,
+    /// The same as requirements on hosts.
+    pub requirements: Requirements,
+}
+
+/// What is wrong with a specification: sentences that say what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct SpecErrors(pub Vec<String>);
+
+impl Wanted {
+    /// Reads a specification. Admission has refused most of what could be wrong; what reaches this
+    /// point in spite of it (rules changed, object stored before them) becomes a condition.
+    pub fn parse(cluster: &GuestCluster, settings: &Settings) -> Result<Self, SpecErrors> {
+        let spec = &cluster.spec;
+        let mut errors = Vec::new();
+        let mut range = |path: &str, text: &str| match text.parse::<Cidr>() {
+            Ok(range) => Some(range),
+            Err(error) => {
+                errors.push(format!("{path}: {error}"));
+                None
+            }
+        };
+        let pod_range = range("spec.network.podCIDR", &spec.network.pod_cidr);
+        let service_range = range("spec.network.serviceCIDR", &spec.network.service_cidr);
+        let pools = pools(cluster, &mut errors);
+        let identity = identity(cluster);
+        if identity.name.len() > names::MAX_CLUSTER || identity.name.contains('.') {
+            errors.push(format!(
+                "metadata.name: {:?} cannot be part of host names: use at most {} letters, without dots",
+                identity.name,
+                names::MAX_CLUSTER
+            ));
+        }
+        match (pod_range, service_range) {
+            (Some(pod_range), Some(service_range)) if errors.is_empty() => Ok(Self {
+                tenant: spec
+                    .tenant
+                    .clone()
+                    .unwrap_or_else(|| identity.namespace.clone()),
+                identity,
+                version: spec.version.clone(),
+                image: spec.image.clone(),
+                control_plane: spec.control_plane.clone(),
+                pools,
+                network: spec.network.clone(),
+                pod_range,
+                service_range,
+                cni: spec.addons.cni,
+                protected: spec.deletion.protected,
+                disks: spec.deletion.disks,
+                paused: spec.paused,
+                settings: settings.clone(),
+            }),
+            _ => Err(SpecErrors(errors)),
+        }
+    }
+
+    /// The pool of that name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name == name)
+    }
+
+    /// The endpoint's settings.
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.control_plane.endpoint
+    }
+
+    /// Control-plane machines wanted.
+    pub fn control_plane_size(&self) -> u32 {
+        self.pool(names::CONTROL_PLANE_POOL)
+            .map_or(0, |pool| pool.replicas)
+    }
+
+    /// Workers wanted, over all pools.
+    pub fn worker_count(&self) -> u32 {
+        self.pools
+            .iter()
+            .filter(|pool| pool.role == Role::Worker)
+            .map(|pool| pool.replicas)
+            .sum()
+    }
+}
+
+fn identity(cluster: &GuestCluster) -> Identity {
+    let meta = &cluster.metadata;
+    Identity {
+        name: meta.name.clone().unwrap_or_default(),
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        generation: meta.generation.unwrap_or_default(),
+        deleting: meta.deletion_timestamp.is_some(),
+        finalizer: meta
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|f| f == labels::FINALIZER),
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
+    }
+}
+
+fn pools(cluster: &GuestCluster, errors: &mut Vec<String>) -> Vec<Pool> {
+    let control_plane = &cluster.spec.control_plane;
+    if ![1, 3, 5].contains(&control_plane.replicas) {
+        errors.push("spec.controlPlane.replicas: must be 1, 3 or 5".to_owned());
+    }
+    let mut pools = vec![Pool {
+        name: names::CONTROL_PLANE_POOL.to_owned(),
+        role: Role::ControlPlane,
+        replicas: control_plane.replicas.unsigned_abs(),
+        requirements: requirements(
+            "spec.controlPlane",
+            &control_plane.machine,
+            &control_plane.placement,
+            errors,
+        ),
+        machine: control_plane.machine.clone(),
+        placement: control_plane.placement.clone(),
+        node_labels: BTreeMap::new(),
+        node_taints: Vec::new(),
+    }];
+    for worker in &cluster.spec.workers {
+        let path = format!("spec.workers[{}]", worker.name);
+        pools.push(Pool {
+            name: worker.name.clone(),
+            role: Role::Worker,
+            replicas: u32::try_from(worker.replicas).unwrap_or_default(),
+            requirements: requirements(&path, &worker.machine, &worker.placement, errors),
+            machine: worker.machine.clone(),
+            placement: worker.placement.clone(),
+            node_labels: worker.labels.clone(),
+            node_taints: worker.taints.clone(),
+        });
+    }
+    pools
+}
+
+fn requirements(
+    path: &str,
+    machine: &Machine,
+    placement: &Placement,
+    errors: &mut Vec<String>,
+) -> Requirements {
+    let memory = machine.memory.parse().unwrap_or_else(|error| {
+        errors.push(format!("{path}.machine.memory: {error}"));
+        Quantity::default()
+    });
+    let cpus = machine.cpu + i32::from(machine.isolate_emulator_thread);
+    Requirements {
+        node_selector: placement.node_selector.clone(),
+        tolerations: placement
+            .tolerations
+            .iter()
+            .map(|t| Toleration {
+                key: t.key.clone().filter(|key| !key.is_empty()),
+                exists: t.operator.as_deref() == Some("Exists"),
+                value: t.value.clone().unwrap_or_default(),
+                effect: t.effect.clone().filter(|effect| !effect.is_empty()),
+            })
+            .collect(),
+        cpu: Quantity::units(u64::try_from(cpus).unwrap_or_default()),
+        memory,
+    }
+}
