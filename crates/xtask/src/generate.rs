@@ -2,6 +2,7 @@
 //! and a diff shows what a change of the code means to users.
 
 mod crd;
+mod rbac;
 mod reference;
 
 use std::fs;
@@ -28,6 +29,14 @@ fn all() -> Result<Vec<Generated>> {
         Generated {
             path: "charts/guestcluster-operator/templates/crd-guestclusters.yaml",
             content: crd::chart_template(&crd)?,
+        },
+        Generated {
+            path: "charts/guestcluster-operator/templates/roles.yaml",
+            content: rbac::chart_template()?,
+        },
+        Generated {
+            path: "docs/reference/permissions.md",
+            content: rbac::page()?,
         },
         Generated {
             path: "docs/reference/guestcluster.md",
