@@ -247,3 +247,116 @@ impl Ledger {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use rstest::rstest;
+
+    use super::*;
+    use crate::clock::monotonic;
+    use crate::store::feed_tests::{Fixture, map};
+
+    fn owner() -> NamespacedName {
+        NamespacedName::new("n", "guest")
+    }
+
+    fn written(name: &str, version: u64) -> ConfigMap {
+        serde_json::from_value(map(name, "x", version)).unwrap()
+    }
+
+    #[rstest]
+    #[case("10", "9", true)]
+    #[case("9", "9", true)]
+    #[case("9", "10", false)]
+    #[case("a", "a", true)]
+    #[case("b", "a", false)]
+    #[case("10", "a", false)]
+    fn versions_compare_as_numbers_or_not_at_all(
+        #[case] held: &str,
+        #[case] wanted: &str,
+        #[case] enough: bool,
+    ) {
+        assert_eq!(
+            Version::new(held).is_at_least(&Version::new(wanted)),
+            enough
+        );
+    }
+
+    #[test]
+    fn a_write_is_behind_until_the_store_has_it_or_something_later() {
+        let fixture = Fixture::new();
+        let ledger = Ledger::new().with(&fixture.store);
+        let start = monotonic();
+        fixture.apply(map("a", "x", 4));
+        ledger.wrote(&owner(), &written("a", 7), start);
+        let behind = ledger.behind(&owner(), start + Duration::from_secs(2));
+        assert_eq!(behind.len(), 1);
+        assert_eq!(behind[0].name, NamespacedName::new("n", "a"));
+        assert_eq!(
+            (behind[0].age, behind[0].expired()),
+            (Duration::from_secs(2), false)
+        );
+
+        fixture.apply(map("a", "x", 8));
+        assert_eq!(ledger.behind(&owner(), start), []);
+        // It was seen once: a later deletion does not bring it back.
+        fixture.delete(map("a", "x", 9));
+        assert_eq!(ledger.behind(&owner(), start), []);
+    }
+
+    #[test]
+    fn an_object_that_came_and_went_is_not_waited_for() {
+        let fixture = Fixture::new();
+        let ledger = Ledger::new().with(&fixture.store);
+        ledger.wrote(&owner(), &written("a", 7), monotonic());
+        assert_eq!(
+            ledger.behind(&owner(), monotonic()).len(),
+            1,
+            "not there yet"
+        );
+        fixture.apply(map("other", "x", 8));
+        assert_eq!(ledger.behind(&owner(), monotonic()), []);
+    }
+
+    #[test]
+    fn a_deletion_is_behind_while_the_store_shows_the_same_object() {
+        let fixture = Fixture::new();
+        let ledger = Ledger::new().with(&fixture.store);
+        fixture.apply(map("a", "x", 4));
+        ledger.removed(&owner(), &written("a", 4), monotonic());
+        assert_eq!(ledger.behind(&owner(), monotonic()).len(), 1);
+        fixture.delete(map("a", "x", 5));
+        assert_eq!(ledger.behind(&owner(), monotonic()), []);
+    }
+
+    #[test]
+    fn after_thirty_seconds_the_caller_looks_itself_and_settles() {
+        let fixture = Fixture::new();
+        let ledger = Ledger::new().with(&fixture.store);
+        let start = monotonic();
+        ledger.wrote(&owner(), &written("a", 7), start);
+        let behind = ledger.behind(&owner(), start + EXPIRY);
+        assert!(behind[0].expired());
+        ledger.settle(&owner(), &behind[0]);
+        assert_eq!(ledger.behind(&owner(), start + EXPIRY), []);
+    }
+
+    #[test]
+    fn owners_do_not_wait_for_each_other_and_unknown_kinds_for_nobody() {
+        let fixture = Fixture::new();
+        let ledger = Ledger::new().with(&fixture.store);
+        ledger.wrote(&owner(), &written("a", 7), monotonic());
+        assert_eq!(
+            ledger.behind(&NamespacedName::new("n", "other"), monotonic()),
+            []
+        );
+        let mut secret = Secret::default();
+        secret.metadata.resource_version = Some("9".to_owned());
+        ledger.wrote(&NamespacedName::new("n", "other"), &secret, monotonic());
+        assert_eq!(
+            ledger.behind(&NamespacedName::new("n", "other"), monotonic()),
+            []
+        );
+    }
+}

@@ -28,6 +28,8 @@ mod contents;
 mod feed;
 mod guarded;
 
+#[cfg(test)]
+pub(crate) use feed::tests as feed_tests;
 pub use feed::{Feed, Watch};
 pub use guarded::Unreadable;
 

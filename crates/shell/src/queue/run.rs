@@ -197,3 +197,6 @@ where
         tokio::time::sleep_until(due.map_or(turn, |due| due.min(turn))).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

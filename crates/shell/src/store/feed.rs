@@ -9,7 +9,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::contents::{Contents, Entry};
 use super::guarded::Guarded;
@@ -84,15 +84,13 @@ where
 
     /// The store, empty for now, and the feed that fills it.
     pub fn split(self) -> (Store<K>, Feed<K>) {
-        let (is_ready, ready) = watch::channel(false);
-        let contents = Arc::new(RwLock::new(Contents::new(self.index_label)));
-        let store = Store { contents, ready };
+        let (store, intake) = Intake::new(self.index_label, self.slim);
         (
-            store.clone(),
+            store,
             Feed {
-                watch: self,
-                store,
-                is_ready,
+                api: self.api,
+                config: self.config,
+                intake,
             },
         )
     }
@@ -101,9 +99,9 @@ where
 /// Fills a [`Store`] for as long as it is driven.
 #[derive(Debug)]
 pub struct Feed<K> {
-    watch: Watch<K>,
-    store: Store<K>,
-    is_ready: watch::Sender<bool>,
+    api: Api<K>,
+    config: watcher::Config,
+    intake: Intake<K>,
 }
 
 impl<K> Feed<K>
@@ -116,37 +114,44 @@ where
     ///
     /// Objects that cannot be read are not told of; they are logged and found in the store.
     pub async fn run(self, mut on_change: impl FnMut(&K) + Send) {
-        let Self {
-            watch,
-            store,
-            is_ready,
-        } = self;
-        let kept = Kept {
-            store,
-            is_ready,
-            index_label: watch.index_label,
-            slim: watch.slim,
-        };
-        let events = watcher(guarded(watch.api), watch.config).default_backoff();
+        let events = watcher(guarded(self.api), self.config).default_backoff();
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => kept.take(event, &mut on_change),
-                Err(error) => debug!(kind = %K::kind(&()), %error, "watch interrupted"),
+                Ok(event) => self.intake.take(event, &mut on_change),
+                // Denied or refused for good is what an operator of this program must see; the
+                // rest is the ordinary end of a connection.
+                Err(error) => warn!(kind = %K::kind(&()), %error, "watch interrupted"),
             }
         }
     }
 }
 
-/// The receiving end of a watch.
-struct Kept<K> {
+/// Where events become contents.
+#[derive(Debug)]
+pub(crate) struct Intake<K> {
     store: Store<K>,
     is_ready: watch::Sender<bool>,
     index_label: Option<&'static str>,
     slim: fn(&mut K),
 }
 
-impl<K: Resource<DynamicType = ()>> Kept<K> {
+impl<K: Resource<DynamicType = ()>> Intake<K> {
+    pub(crate) fn new(index_label: Option<&'static str>, slim: fn(&mut K)) -> (Store<K>, Self) {
+        let (is_ready, ready) = watch::channel(false);
+        let contents = Arc::new(RwLock::new(Contents::new(index_label)));
+        let store = Store { contents, ready };
+        (
+            store.clone(),
+            Self {
+                store,
+                is_ready,
+                index_label,
+                slim,
+            },
+        )
+    }
+
     /// Changes the store, then tells the listener.
     fn take(&self, event: Event<Guarded<K>>, on_change: &mut impl FnMut(&K)) {
         match event {
@@ -213,3 +218,6 @@ fn guarded<K: Resource<DynamicType = ()>>(api: Api<K>) -> Api<Guarded<K>> {
         None => Api::all_with(api.into_client(), &()),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;
