@@ -12,6 +12,7 @@ pub use machine::{firmware_uuid, template_hash, vm};
 pub use service::{address_service, address_slice, endpoint_digest, endpoint_service};
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
@@ -100,11 +101,11 @@ pub(crate) fn role_selector(wanted: &Wanted, role: Role) -> Value {
 
 /// First `length` hexadecimal digits of the SHA-256 of `text`.
 pub(crate) fn digest(text: &str, length: usize) -> String {
-    let hash = Sha256::digest(text.as_bytes());
-    hash.iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>()
-        .chars()
-        .take(length)
-        .collect()
+    let mut digits = String::with_capacity(64);
+    for byte in Sha256::digest(text.as_bytes()) {
+        // Writing to a String cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits.truncate(length);
+    digits
 }

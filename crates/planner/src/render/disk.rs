@@ -66,7 +66,7 @@ pub fn golden(wanted: &Wanted) -> Object {
     let disk = golden_disk(wanted);
     let body = data_volume(
         json!({ "name": name, "namespace": wanted.identity.namespace, "labels": labels }),
-        source(&wanted.image),
+        &source(&wanted.image),
         disk,
     );
     Object {
@@ -111,7 +111,7 @@ fn machine_disk(
 ) -> Object {
     let mut labels = machine_labels(wanted, pool, machine);
     labels.insert(labels::DISK.to_owned(), purpose.to_owned());
-    let body = data_volume(metadata(wanted, &name, &labels), source, disk);
+    let body = data_volume(metadata(wanted, &name, &labels), &source, disk);
     Object {
         kind: Kind::DataVolume,
         name,
@@ -119,7 +119,7 @@ fn machine_disk(
     }
 }
 
-fn data_volume(mut metadata: Value, source: Value, disk: &Disk) -> Value {
+fn data_volume(mut metadata: Value, source: &Value, disk: &Disk) -> Value {
     metadata["annotations"] = json!({
         // CDI releases that collect finished DataVolumes would take the claim's owner away.
         "cdi.kubevirt.io/storage.deleteAfterCompletion": "false",

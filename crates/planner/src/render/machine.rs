@@ -18,15 +18,9 @@ const TERMINATION_GRACE_SECONDS: u32 = 120;
 /// whatever else happens and no two machines share one.
 pub fn firmware_uuid(wanted: &Wanted, machine: &str) -> String {
     let hash = digest(&format!("{}/{machine}", wanted.identity.uid), 32);
-    let (a, b, c, d, e) = (
-        &hash[..8],
-        &hash[8..12],
-        &hash[13..16],
-        &hash[17..20],
-        &hash[20..32],
-    );
     // Version 8 (RFC 9562): a value made by rules of our own.
-    format!("{a}-{b}-8{c}-a{d}-{e}")
+    let parts = [&hash[..8], &hash[8..12], &format!("8{}", &hash[13..16])];
+    format!("{}-a{}-{}", parts.join("-"), &hash[17..20], &hash[20..])
 }
 
 /// Digest of all that makes a machine of this pool what it is. It is taken over the specification,
