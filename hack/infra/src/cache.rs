@@ -117,7 +117,16 @@ impl KeyBuilder {
 
 /// Bytes as lower-case hexadecimal digits.
 pub fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+        text
+    })
+}
+
+/// The digit for a value below 16.
+fn digit(value: u8) -> char {
+    char::from_digit(u32::from(value), 16).unwrap_or_default()
 }
 
 /// Removes a folder with all it holds; one that isn't there is fine.

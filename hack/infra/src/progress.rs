@@ -49,12 +49,11 @@ impl Progress {
     /// A step that is dropped without [`Step::done`] shows as failed, so that `?` needs no care.
     pub fn step(&self, title: impl Into<String>) -> Step {
         let title = title.into();
-        let display = match &self.shared.bars {
-            Some(bars) => Display::Spinner(spin(bars, &title)),
-            None => {
-                self.note(&title);
-                Display::Lines(Heartbeat::start(self.clone(), title.clone()))
-            }
+        let display = if let Some(bars) = &self.shared.bars {
+            Display::Spinner(spin(bars, &title))
+        } else {
+            self.note(&title);
+            Display::Lines(Heartbeat::start(self.clone(), title.clone()))
         };
         Step {
             progress: self.clone(),

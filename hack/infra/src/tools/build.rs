@@ -133,10 +133,9 @@ fn environment<'a>(command: &'a mut Command, module: &Module) -> &'a mut Command
 
 /// The arguments of `go` for a program, up to the output file.
 fn arguments(module: &Module, program: &Program) -> Vec<String> {
-    let mut link = "-s -w".to_owned();
-    for (variable, value) in program.variables {
-        link.push_str(&format!(" -X {variable}={value}"));
-    }
+    let mut link = vec!["-s -w".to_owned()];
+    let variables = program.variables.iter();
+    link.extend(variables.map(|(variable, value)| format!("-X {variable}={value}")));
     let mut arguments = vec![
         "build".to_owned(),
         "-trimpath".to_owned(),
@@ -144,10 +143,10 @@ fn arguments(module: &Module, program: &Program) -> Vec<String> {
     ];
     if module.cgo {
         // Name and user look-ups in Go: those of the C library can't be linked statically.
-        link.push_str(" -extldflags -static");
+        link.push("-extldflags -static".to_owned());
         arguments.push("-tags=netgo,osusergo".to_owned());
     }
-    arguments.push(format!("-ldflags={link}"));
+    arguments.push(format!("-ldflags={}", link.join(" ")));
     arguments
 }
 
