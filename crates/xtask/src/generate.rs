@@ -1,6 +1,7 @@
 //! `cargo xtask gen`: files that are written from the code and committed, so that a reader sees them
 //! and a diff shows what a change of the code means to users.
 
+mod argocd;
 mod crd;
 mod rbac;
 mod reference;
@@ -19,7 +20,7 @@ struct Generated {
     content: String,
 }
 
-fn all() -> Result<Vec<Generated>> {
+fn all(project: &Project) -> Result<Vec<Generated>> {
     let crd = crd::guest_cluster()?;
     Ok(vec![
         Generated {
@@ -35,6 +36,10 @@ fn all() -> Result<Vec<Generated>> {
             content: rbac::chart_template()?,
         },
         Generated {
+            path: "config/argocd/argocd-cm.yaml",
+            content: argocd::settings(project)?,
+        },
+        Generated {
             path: "docs/reference/permissions.md",
             content: rbac::page()?,
         },
@@ -47,7 +52,7 @@ fn all() -> Result<Vec<Generated>> {
 
 /// Writes every file whose content differs.
 pub fn write(project: &Project) -> Result<ExitCode> {
-    for Generated { path, content } in all()? {
+    for Generated { path, content } in all(project)? {
         let file = project.path(path);
         if fs::read_to_string(&file).is_ok_and(|present| present == content) {
             continue;
@@ -64,7 +69,7 @@ pub fn write(project: &Project) -> Result<ExitCode> {
 /// Fails when a committed file is not what would be written.
 pub fn check(project: &Project) -> Result<()> {
     let mut stale = Vec::new();
-    for Generated { path, content } in all()? {
+    for Generated { path, content } in all(project)? {
         if !fs::read_to_string(project.path(path)).is_ok_and(|present| present == content) {
             stale.push(path);
         }
