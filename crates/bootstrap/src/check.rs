@@ -146,8 +146,9 @@ fn range(text: &str) -> Option<(u32, u8)> {
     canonical.then_some((address, length))
 }
 
+/// Of 1 to 32 bits.
 const fn mask(length: u8) -> u32 {
-    !((1_u64 << (32 - length)) - 1) as u32
+    u32::MAX << (32 - length)
 }
 
 /// kubeadm's own limits: each Node gets a /24 of the pod range and at most 2^16 Nodes fit; the
@@ -156,10 +157,22 @@ fn ranges(config: &MachineConfig) -> Result<(), Error> {
     let (pods, services) = (&config.cluster.pod_cidr, &config.cluster.service_cidr);
     let (pod_base, pod_length) = range(pods)
         .filter(|(_, length)| (8..=24).contains(length))
-        .ok_or_else(|| bad("pod range", pods, "an IPv4 range from /8 to /24"))?;
+        .ok_or_else(|| {
+            bad(
+                "pod range",
+                pods,
+                "an IPv4 range from /8 to /24, written by its first address",
+            )
+        })?;
     let (service_base, service_length) = range(services)
         .filter(|(_, length)| (12..=28).contains(length))
-        .ok_or_else(|| bad("service range", services, "an IPv4 range from /12 to /28"))?;
+        .ok_or_else(|| {
+            bad(
+                "service range",
+                services,
+                "an IPv4 range from /12 to /28, written by its first address",
+            )
+        })?;
     let common = mask(pod_length.min(service_length));
     if pod_base & common == service_base & common {
         return Err(Error::OverlappingRanges {

@@ -56,7 +56,7 @@ pub(crate) fn documents(config: &MachineConfig, secrets: &Secrets<'_>) -> Result
     };
     let texts: Vec<String> = documents
         .iter()
-        .map(|document| serde_json::to_string_pretty(document))
+        .map(serde_json::to_string_pretty)
         .collect::<Result<_, _>>()
         .map_err(|error| Error::Unwritable(error.to_string()))?;
     Ok(texts.join("\n---\n") + "\n")

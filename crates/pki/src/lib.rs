@@ -41,7 +41,7 @@ pub use secret::{
     BOOTSTRAP_TOKEN_SECRET_TYPE, CLUSTER_SECRET_TYPE, KUBECONFIG_KEY, KUBECONFIG_SECRET_SUFFIX,
     SecretData, TLS_CERTIFICATE_KEY, TLS_PRIVATE_KEY_KEY,
 };
-pub use service_account::ServiceAccountKeys;
+pub use service_account::{ServiceAccountKeys, SigningAlgorithm};
 pub use token::{BOOTSTRAP_TOKEN_NAMESPACE, BootstrapToken};
 pub use validity::{
     ADMIN_LIFETIME, AUTHORITY_LIFETIME, BACKDATE, OPERATOR_LIFETIME, Validity, renew_at,

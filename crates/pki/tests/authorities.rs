@@ -1,5 +1,10 @@
 //! Authorities: made, read back, brought by users, and what they sign.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed step of a test is a failed test"
+)]
+
 use std::net::Ipv4Addr;
 
 use guestcluster_pki::{

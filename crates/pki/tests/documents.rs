@@ -1,10 +1,16 @@
 //! Service-account keys, kubeconfigs and bootstrap tokens.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed step of a test is a failed test"
+)]
+
 use guestcluster_pki::{
     Authority, BootstrapToken, CertificateAuthority, ClientCredentials, ClientProfile, Error,
-    Kubeconfig, KubeconfigFacts, SecretData, ServiceAccountKeys, Validity,
+    Kubeconfig, KubeconfigFacts, SecretData, ServiceAccountKeys, SigningAlgorithm, Validity,
 };
 use proptest::prelude::*;
+use rstest::rstest;
 
 const NOW: i64 = 1_796_000_000;
 
@@ -17,12 +23,21 @@ fn authority_and_admin() -> (CertificateAuthority, ClientCredentials) {
     (authority, admin)
 }
 
-#[test]
-fn service_account_keys_are_rsa_and_survive_their_secret() {
-    let made = ServiceAccountKeys::generate().unwrap();
+/// The beginning of the public key is its algorithm: RSA of 2048 bits, ECDSA on P-256.
+#[rstest]
+#[case(
+    SigningAlgorithm::Rs256,
+    "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA"
+)]
+#[case(SigningAlgorithm::Es256, "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE")]
+fn new_service_account_keys_survive_their_secret(
+    #[case] algorithm: SigningAlgorithm,
+    #[case] beginning: &str,
+) {
+    let made = ServiceAccountKeys::generate(algorithm).unwrap();
     assert!(
         made.public_pem()
-            .starts_with("-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQE")
+            .starts_with(&format!("-----BEGIN PUBLIC KEY-----\n{beginning}"))
     );
     let data = made.to_secret();
     assert_eq!(data.get("tls.crt"), Some(made.public_pem().as_bytes()));

@@ -3,7 +3,7 @@
 # Tells people and the operator, who both read the machine's console. Images whose console cannot
 # be opened fall back to standard output, which cloud-init and systemd keep in the journal.
 say() {
-    { printf 'guestcluster: %s\n' "$*" >/dev/console; } 2>/dev/null ||
+    { printf 'guestcluster: %s\n' "$*" >>/dev/console; } 2>/dev/null ||
         printf 'guestcluster: %s\n' "$*"
 }
 

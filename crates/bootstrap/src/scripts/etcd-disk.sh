@@ -6,8 +6,9 @@ set -eu
 device=/dev/disk/by-id/virtio-etcd
 target=/var/lib/etcd
 
+# Whoever needs the disk says that it failed; this says why.
 fail() {
-    say "etcd disk: $1"
+    say "| etcd disk: $1"
     exit 1
 }
 
