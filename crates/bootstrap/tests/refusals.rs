@@ -75,7 +75,7 @@ fn what_cannot_work_is_refused_with_what_would_do() {
             c.service_address = Some(Ipv4Addr::LOCALHOST);
         }),
         ("label", |c| {
-            c.labels;
+            c.labels
                 .insert("node-role.kubernetes.io/worker".to_owned(), String::new());
         }),
         ("taint", |c| c.taints[0].key = "a b".to_owned()),
