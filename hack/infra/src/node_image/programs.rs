@@ -1,6 +1,7 @@
 //! Takes programs of the Debian root into container images, with the shared libraries that they load.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -43,12 +44,19 @@ const IPTABLES: &[&str] = &[
 /// Adds iptables, nft, conntrack and ip.
 pub(super) fn add_network(files: &mut Files, debian: &Path) -> Result<()> {
     let mut dynamic: Vec<String> = NETWORK.iter().map(|&path| path.to_owned()).collect();
-    // iptables loads its matches and targets by name.
-    let libraries = tree::list(&debian.join("usr/lib"))?;
-    dynamic.extend(libraries.iter().filter_map(|(path, metadata)| {
-        let path = path.display().to_string();
-        (metadata.is_file() && path.contains("/xtables/")).then(|| format!("usr/lib/{path}"))
-    }));
+    // iptables loads its matches and targets by name, and many names are links to others.
+    for (path, metadata) in tree::list(&debian.join("usr/lib"))? {
+        let path = format!("usr/lib/{}", path.display());
+        if !path.contains("/xtables/") {
+            continue;
+        }
+        if metadata.is_symlink() {
+            let target = fs::read_link(debian.join(&path))?;
+            files.link(&path, &target.to_string_lossy());
+        } else {
+            dynamic.push(path);
+        }
+    }
     for path in &dynamic {
         files.copy(path, debian.join(path));
     }
