@@ -4,8 +4,8 @@
 //! - Every call ends within the writer's timeout, whatever the client does inside (kube retries
 //!   429, 503 and 504 for minutes).
 //! - Nothing is written by PUT or merge patch, so fields that our types do not know survive.
-//! - A delete names the uid it means, a finalizer patch the list it has seen, and a status the
-//!   object's uid: a namesake made meanwhile is left alone.
+//! - A delete and a finalizer patch name the uid they mean, and the patch the list that it has
+//!   seen: a namesake made meanwhile is left alone.
 //!
 //! # Assumes
 //! - One field manager for one intent: what an earlier apply of the same manager stated and this
@@ -13,6 +13,11 @@
 //!
 //! # Caveats
 //! - A timeout does not say whether the call took effect. Observe before trying again.
+//! - An apply with a field that the server's version of the kind does not have is refused as a
+//!   whole ([`Rejected`](crate::error::Class::Rejected)), whatever `fieldValidation` says; a create
+//!   loses the field with a warning.
+//! - A status can land on a namesake made meanwhile, until that one's own first report: the server
+//!   takes a custom resource's metadata from what is stored before it could compare the uid.
 
 mod finalizer;
 mod status;
@@ -41,7 +46,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Writer {
     manager: &'static str,
     timeout: Duration,
-    strict: bool,
 }
 
 /// What a create-only call found.
@@ -87,19 +91,7 @@ pub struct Target<'a> {
 impl Writer {
     /// A writer for a field manager. `timeout` bounds each single call.
     pub fn new(manager: &'static str, timeout: Duration) -> Self {
-        Self {
-            manager,
-            timeout,
-            strict: false,
-        }
-    }
-
-    /// Refuse fields that the server does not know instead of dropping them with a warning; for
-    /// tests. In production a KubeVirt of another version may not know each field.
-    #[must_use]
-    pub fn strict(mut self) -> Self {
-        self.strict = true;
-        self
+        Self { manager, timeout }
     }
 
     /// The longest that one call can take.
@@ -179,11 +171,10 @@ impl Writer {
         };
         let call = call::<K>("delete", target.name);
         match self.within(call, api.delete(target.name, &params)).await {
-            // Without finalizers the server may answer with the object as it was; it is gone when
-            // nothing keeps it.
+            // Some kinds are answered as they were when they went; only what is marked is kept.
             Ok(either) => Ok(either
                 .left()
-                .filter(is_kept)
+                .filter(is_marked)
                 .map_or(Deleted::Gone, |object| {
                     Deleted::Terminating(Box::new(object))
                 })),
@@ -217,12 +208,7 @@ impl Writer {
     }
 
     fn apply_params(&self) -> PatchParams {
-        let params = PatchParams::apply(self.manager).force();
-        if self.strict {
-            params.validation_strict()
-        } else {
-            params.validation_warn()
-        }
+        PatchParams::apply(self.manager).force()
     }
 
     /// `Api::create` wants the stored type; what we send may know more fields than what we keep.
@@ -242,14 +228,9 @@ impl Writer {
     }
 }
 
-/// Whether something holds the object back from being removed.
-fn is_kept<K: Resource>(object: &K) -> bool {
-    let meta = object.meta();
-    meta.deletion_timestamp.is_some()
-        && (!object.finalizers().is_empty()
-            || meta
-                .deletion_grace_period_seconds
-                .is_some_and(|seconds| seconds > 0))
+/// Whether the server has marked the object for deletion and keeps it for now.
+fn is_marked<K: Resource>(object: &K) -> bool {
+    object.meta().deletion_timestamp.is_some()
 }
 
 /// A verb and an object, for the messages of errors.
@@ -312,4 +293,45 @@ fn describe_owner<K: Resource>(object: &K) -> String {
             || "nobody".to_owned(),
             |owner| format!("{} {}", owner.kind, owner.name),
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::{Class, Classify};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_an_answer_ends_in_time() {
+        let writer = Writer::new("test", Duration::from_secs(10));
+        let began = tokio::time::Instant::now();
+        let silence = std::future::pending::<kube::Result<()>>();
+        let error = writer
+            .within("get something".to_owned(), silence)
+            .await
+            .unwrap_err();
+        assert_eq!(began.elapsed(), Duration::from_secs(10));
+        assert_eq!(error.class(), Class::Transient);
+        assert_eq!(
+            error.to_string(),
+            "cannot get something: no answer within 10s"
+        );
+    }
+
+    #[test]
+    fn an_intent_has_a_name_and_the_kind_that_it_is_sent_to() {
+        let sent = |intent| body::<ConfigMap, _>("apply", &intent).map(|(name, _)| name);
+        let meta = json!({"name": "a", "managedFields": []});
+        let named = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta});
+        assert_eq!(sent(named).unwrap(), "a");
+        for wrong in [
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta}),
+            json!({"metadata": meta}),
+        ] {
+            assert_eq!(sent(wrong).unwrap_err().class(), Class::Bug);
+        }
+    }
 }

@@ -75,6 +75,9 @@ impl Class {
             // 410: the page or version we asked for has expired. Both need a new observation.
             404 | 408 | 410 | 429 => Self::Transient,
             400..=499 => Self::Rejected,
+            // What the server answers to an apply with a field that the kind does not have. When
+            // the server itself is in trouble it gives a reason.
+            500 if status.reason.is_empty() => Self::Rejected,
             _ => Self::Transient,
         }
     }
@@ -167,6 +170,7 @@ mod tests {
     #[case::expired(reason::EXPIRED, 410, Class::Transient)]
     #[case::busy(reason::TOO_MANY_REQUESTS, 429, Class::Transient)]
     #[case::internal(reason::INTERNAL_ERROR, 500, Class::Transient)]
+    #[case::an_apply_of_an_unknown_field("", 500, Class::Rejected)]
     #[case::unavailable(reason::SERVICE_UNAVAILABLE, 503, Class::Transient)]
     #[case::a_proxy_without_reason("", 502, Class::Transient)]
     fn a_status_has_the_class_of_what_helps_against_it(

@@ -256,7 +256,7 @@ mod tests {
         for line in [
             r#"guestcluster_operator_reconcile_failures_total{class="transient"} 1"#,
             r#"guestcluster_operator_reconcile_seconds_bucket{le="0.03"} 1"#,
-            r#"guestcluster_operator_plan_seconds_count 1"#,
+            "guestcluster_operator_plan_seconds_count 1",
             r#"guestcluster_operator_actions_total{action="CreateVm",outcome="done"} 1"#,
             r#"guestcluster_operator_action_seconds_sum{action="CreateVm"} 1.0"#,
             r#"guestcluster_operator_holds_total{reason="NotStable"} 1"#,

@@ -122,3 +122,53 @@ fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<Ful
         .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::shutdown::{Cause, channel};
+
+    /// Asks on a connection of its own; answers the status line and the body.
+    async fn get(address: std::net::SocketAddr, request: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    }
+
+    #[tokio::test]
+    async fn probes_and_scrapes_are_answered_until_shutdown() {
+        let (health, metrics) = (Health::new(), Metrics::new("x"));
+        health.check("stores", || Err("not yet".to_owned()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, shutdown) = channel();
+        let server = Server { health, metrics };
+        let serve = tokio::spawn(async move { server.serve(listener, &shutdown).await });
+
+        let ok = "HTTP/1.1 200 OK".to_owned();
+        assert_eq!(
+            get(address, "GET /healthz").await,
+            (ok.clone(), "ok\n".to_owned())
+        );
+        let (status, body) = get(address, "GET /readyz").await;
+        assert!(status.contains("503"), "{status}");
+        assert_eq!(body, "stores: not yet\n");
+        let (status, body) = get(address, "GET /metrics").await;
+        assert_eq!(status, ok);
+        assert!(body.ends_with("# EOF\n"), "{body}");
+        assert!(get(address, "GET /else").await.0.contains("404"));
+        assert!(get(address, "POST /healthz").await.0.contains("405"));
+
+        // A client that holds its connection open does not hold up the end.
+        let _idle = TcpStream::connect(address).await.unwrap();
+        stop.request(Cause::Signal);
+        serve.await.unwrap().unwrap();
+        assert!(TcpStream::connect(address).await.is_err());
+    }
+}

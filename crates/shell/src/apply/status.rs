@@ -36,10 +36,6 @@ impl Writer {
     /// # Assumes
     /// We are the only writer of this status: a field that another manager holds in it would make
     /// it differ for ever.
-    ///
-    /// # Errors
-    /// A failure of class [`Conflict`](crate::error::Class::Conflict) if the name belongs to
-    /// another object by now.
     pub async fn apply_status<K>(
         &self,
         api: &Api<K>,
@@ -67,7 +63,7 @@ impl Writer {
         let body = json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
-            "metadata": {"name": name, "namespace": seen.namespace(), "uid": seen.uid()},
+            "metadata": {"name": name, "namespace": seen.namespace()},
             "status": after,
         });
         let patch = Patch::Apply(&body);

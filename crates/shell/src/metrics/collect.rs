@@ -10,11 +10,18 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 type Labels = Vec<(&'static str, String)>;
 
+/// The gauges of one name.
+#[derive(Debug)]
+struct Gauges {
+    help: &'static str,
+    values: Vec<(Labels, f64)>,
+}
+
 /// Takes in the gauges of one scrape.
 #[derive(Debug)]
 pub struct Sink<'a> {
     prefix: &'a str,
-    families: BTreeMap<&'static str, (&'static str, Vec<(Labels, f64)>)>,
+    families: BTreeMap<&'static str, Gauges>,
 }
 
 impl Sink<'_> {
@@ -33,15 +40,15 @@ impl Sink<'_> {
             .iter()
             .map(|&(key, value)| (key, value.to_owned()))
             .collect();
-        let (_, values) = self
-            .families
-            .entry(name)
-            .or_insert_with(|| (help, Vec::new()));
-        values.push((labels, value));
+        let gauges = self.families.entry(name).or_insert(Gauges {
+            help,
+            values: Vec::new(),
+        });
+        gauges.values.push((labels, value));
     }
 
     fn encode(self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        for (name, (help, values)) in self.families {
+        for (name, Gauges { help, values }) in self.families {
             let name = format!("{}_{name}", self.prefix);
             let mut family = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
             for (labels, value) in values {

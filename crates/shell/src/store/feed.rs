@@ -167,7 +167,9 @@ impl<K: Resource<DynamicType = ()>> Intake<K> {
             }
             Event::InitDone => {
                 let gone = self.store.write().end_list();
-                gone.iter().for_each(|entry| tell(Some(entry), on_change));
+                for entry in &gone {
+                    tell(Some(entry), on_change);
+                }
                 self.is_ready.send_replace(true);
             }
         }

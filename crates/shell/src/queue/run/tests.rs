@@ -108,7 +108,9 @@ async fn a_change_during_a_reconcile_runs_it_again_and_never_beside_itself() {
 async fn no_more_run_at_a_time_than_allowed() {
     let (queue, log) = (Queue::new(Duration::ZERO), Log::new());
     let (stop, shutdown) = channel();
-    ["a", "b", "c"].into_iter().for_each(|name| queue.add(name));
+    for name in ["a", "b", "c"] {
+        queue.add(name);
+    }
     let reconcile = |name| {
         log.write(name);
         async {
