@@ -35,10 +35,13 @@ const MASKED: &[&str] = &[
     "console-getty.service",
     "dpkg-db-backup.timer",
     "e2scrub_all.timer",
+    "e2scrub_reap.service",
     "fstrim.timer",
     "getty.target",
+    "proc-sys-fs-binfmt_misc.automount",
     "systemd-modules-load.service",
     "systemd-networkd-wait-online.service",
+    "systemd-pstore.service",
     "systemd-timesyncd.service",
 ];
 

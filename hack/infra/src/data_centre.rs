@@ -1,0 +1,122 @@
+//! What every stand-in of a host shares: clients, copies of objects, network, guests.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use crate::guests::Guests;
+use crate::identity::{Identity, Tokens};
+use crate::informer::Informer;
+use crate::network::Network;
+use crate::options::RunnerOptions;
+use crate::pki::Authority;
+use crate::run_dir::RunDir;
+
+/// One client for each identity that a stand-in speaks as.
+#[derive(Clone)]
+pub struct Clients {
+    /// The administrator.
+    pub admin: Client,
+    /// The hosts' kubelets.
+    pub kubelet: Client,
+    /// The hosts' virt-handlers.
+    pub handler: Client,
+    /// The provisioner and CDI.
+    pub storage: Client,
+    /// The load-balancer allocator.
+    pub load_balancer: Client,
+}
+
+impl Clients {
+    /// Clients with the run's tokens.
+    pub fn new(tokens: &Tokens, authority: &Authority) -> anyhow::Result<Self> {
+        let client = |identity| tokens.client(identity, authority.der());
+        Ok(Self {
+            admin: client(Identity::Admin)?,
+            kubelet: client(Identity::Kubelet)?,
+            handler: client(Identity::VirtHandler)?,
+            storage: client(Identity::Storage)?,
+            load_balancer: client(Identity::LoadBalancer)?,
+        })
+    }
+}
+
+/// The shared parts.
+pub struct DataCentre {
+    /// The run's folder.
+    pub run: RunDir,
+    /// What `up` asked for.
+    pub options: RunnerOptions,
+    /// Clients.
+    pub clients: Clients,
+    /// All Pods.
+    pub pods: Informer<Pod>,
+    /// All virtual machine instances.
+    pub instances: Informer<DynamicObject>,
+    /// All claims.
+    pub claims: Informer<PersistentVolumeClaim>,
+    /// All namespaces.
+    pub namespaces: Informer<Namespace>,
+    /// The network.
+    pub network: Arc<Network>,
+    /// The machines that run.
+    pub guests: Guests,
+    /// The static binary that Pods of the operator's image run; changes are followed.
+    pub operator_binary: watch::Sender<Option<std::path::PathBuf>>,
+    /// Namespaces (or `namespace/name` of a Service) that get no load-balancer address.
+    pub muted: watch::Sender<BTreeSet<String>>,
+}
+
+impl DataCentre {
+    /// Puts the parts together and starts the watches.
+    pub fn new(
+        run: RunDir,
+        options: RunnerOptions,
+        clients: Clients,
+        (network, guests): (Arc<Network>, Guests),
+    ) -> Arc<Self> {
+        let instances = Api::all_with(clients.handler.clone(), &instance_resource());
+        Arc::new(Self {
+            pods: Informer::start(Api::all(clients.kubelet.clone())),
+            instances: Informer::start(instances),
+            claims: Informer::start(Api::all(clients.kubelet.clone())),
+            namespaces: Informer::start(Api::all(clients.kubelet.clone())),
+            operator_binary: watch::Sender::new(options.operator_binary.clone()),
+            muted: watch::Sender::new(BTreeSet::new()),
+            run,
+            options,
+            clients,
+            network,
+            guests,
+        })
+    }
+
+    /// Whether instances of `namespace` run on paper only.
+    pub fn on_paper(&self, namespace: &str) -> bool {
+        let marked = || {
+            let labels = self
+                .namespaces
+                .find("", namespace)?
+                .metadata
+                .labels
+                .clone()?;
+            labels.get(PAPER_LABEL).map(|value| value == "true")
+        };
+        self.options.paper || marked().unwrap_or(false)
+    }
+}
+
+/// The label of a namespace whose instances run without a machine.
+pub const PAPER_LABEL: &str = "guestcluster.dev/paper";
+
+/// The API of virtual machine instances, for objects of which most fields must stay as they are.
+pub fn instance_resource() -> ApiResource {
+    ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachineInstance"),
+        "virtualmachineinstances",
+    )
+}

@@ -1,0 +1,255 @@
+//! A launcher Pod: the shell of a virtual machine, which lives as long as its guest.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, Secret};
+use kube::core::DynamicObject;
+use kube::{Api, ResourceExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::probe::ProbePlan;
+use super::prober::{self, ProbeKind, Verdict};
+use super::view::{ContainerView, Doing, Phase};
+use super::{Desk, RETRY, now};
+use crate::machine::PowerState;
+
+/// The time after which a launcher ends although its instance is not final yet.
+const HANDLER_LIMIT: Duration = Duration::from_secs(5);
+/// The exit code of a container that was killed.
+const KILLED: i32 = 137;
+
+/// Runs a launcher Pod to its end.
+pub(super) async fn run(mut desk: Desk) {
+    let instance = instance_uid(&desk);
+    if desk.phase_word() == "Running" {
+        // It was started before this kubelet: the host lost power, and launchers do not restart.
+        return end(desk, PowerState::Killed).await;
+    }
+    if !wait_for_secrets(&mut desk).await {
+        return desk.release().await;
+    }
+    match desk.centre.network.allocate_ip() {
+        Ok(address) => desk.view.address = Some(address),
+        Err(error) => {
+            tracing::error!("{error:#}");
+            return desk.hold().await;
+        }
+    }
+    start_containers(&mut desk);
+    let ended = live(&mut desk, &instance).await;
+    match ended {
+        Some(ending) => {
+            wait_for_handler(&desk, &instance).await;
+            desk.centre.guests.remove(&instance).await;
+            end(desk, ending).await;
+        }
+        // Removed by force: the machine must not outlive its Pod.
+        None => {
+            desk.centre.guests.remove(&instance).await;
+            desk.free_address();
+        }
+    }
+}
+
+/// Follows probes and the Pod until the guest has ended; none when the Pod is gone.
+async fn live(desk: &mut Desk, instance: &str) -> Option<PowerState> {
+    let (verdicts, mut turned) = mpsc::unbounded_channel();
+    let mut probes = JoinSet::new();
+    start_probes(desk, &mut probes, &verdicts);
+    let guests = desk.centre.guests.clone();
+    let ended = guests.ended(instance);
+    tokio::pin!(ended);
+    loop {
+        let written = desk.report().await;
+        if desk.is_terminating() {
+            return Some(stop(desk, instance).await);
+        }
+        tokio::select! {
+            changed = desk.feed.changed() => if changed.is_err() { return None },
+            ending = &mut ended => return Some(ending),
+            Some(verdict) = turned.recv() => {
+                if verdict.kind == ProbeKind::Liveness && !verdict.passing {
+                    return Some(PowerState::Killed);
+                }
+                if let Some(container) = desk.view.containers.get_mut(verdict.container) {
+                    container.ready = verdict.passing;
+                }
+            }
+            () = tokio::time::sleep(RETRY), if !written => {}
+        }
+    }
+}
+
+/// The Pod is being deleted: the guest gets the Pod's grace to power off.
+async fn stop(desk: &Desk, instance: &str) -> PowerState {
+    let seconds = desk
+        .pod()
+        .metadata
+        .deletion_grace_period_seconds
+        .unwrap_or(30);
+    let grace = Duration::from_secs(seconds.try_into().unwrap_or(0));
+    desk.centre.guests.stop(instance, grace).await
+}
+
+fn start_containers(desk: &mut Desk) {
+    let now = now();
+    let paper = desk
+        .centre
+        .on_paper(&desk.pod().namespace().unwrap_or_default());
+    let pod = desk.pod();
+    let spec = pod.spec.clone().unwrap_or_default();
+    desk.set_phase(Phase::Running);
+    desk.view.containers = spec
+        .containers
+        .iter()
+        .map(|container| ContainerView {
+            ready: paper || container.readiness_probe.is_none(),
+            ..ContainerView::running(now)
+        })
+        .collect();
+    // Init containers that restart always are sidecars: they run beside the others.
+    desk.view.inits = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .map(|container| ContainerView {
+            ready: true,
+            doing: if container.restart_policy.as_deref() == Some("Always") {
+                Doing::Running(now)
+            } else {
+                Doing::Ended {
+                    code: 0,
+                    started: now,
+                    finished: now,
+                }
+            },
+            ..ContainerView::running(now)
+        })
+        .collect();
+}
+
+fn start_probes(desk: &Desk, probes: &mut JoinSet<()>, out: &mpsc::UnboundedSender<Verdict>) {
+    let pod = desk.pod();
+    let Some(address) = desk.view.address else {
+        return;
+    };
+    if desk.centre.on_paper(&pod.namespace().unwrap_or_default()) {
+        return;
+    }
+    let containers = pod
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.containers)
+        .enumerate();
+    for (index, container) in containers {
+        for (kind, plan) in plans(container) {
+            probes.spawn(prober::watch(plan, address, (index, kind), out.clone()));
+        }
+    }
+}
+
+/// KubeVirt gives launchers readiness and liveness probes only.
+fn plans(container: &Container) -> Vec<(ProbeKind, ProbePlan)> {
+    let read = |kind, probe: &Option<_>| {
+        probe
+            .as_ref()
+            .map(|probe| (kind, ProbePlan::read(probe, container)))
+    };
+    [
+        read(ProbeKind::Readiness, &container.readiness_probe),
+        read(ProbeKind::Liveness, &container.liveness_probe),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Waits until every Secret that the Pod mounts is there; false when the Pod is deleted meanwhile.
+async fn wait_for_secrets(desk: &mut Desk) -> bool {
+    let pod = desk.pod();
+    let namespace = pod.namespace().unwrap_or_default();
+    let secrets: Api<Secret> = Api::namespaced(desk.centre.clients.kubelet.clone(), &namespace);
+    let volumes = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten());
+    let mut names: Vec<_> = volumes
+        .filter_map(|volume| volume.secret.as_ref())
+        .filter(|secret| !secret.optional.unwrap_or(false))
+        .filter_map(|secret| secret.secret_name.clone())
+        .collect();
+    while let Some(name) = names.last() {
+        if desk.is_terminating() || desk.feed.has_changed().is_err() {
+            return false;
+        }
+        match secrets.get_metadata_opt(name).await {
+            Ok(Some(_)) => drop(names.pop()),
+            Ok(None) => {
+                let message = format!("secret \"{name}\" not found");
+                desk.set_containers(&ContainerView::waiting("ContainerCreating", message));
+                desk.report().await;
+                // A kubelet looks again after some time only: it watches nothing that is missing.
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+    !desk.is_terminating()
+}
+
+/// The launcher ends after its handler has told how the guest ended: a Pod that vanished from
+/// under a running instance would count as a failure.
+async fn wait_for_handler(desk: &Desk, instance: &str) {
+    let (instances, uid) = (desk.centre.instances.clone(), instance.to_owned());
+    let mut changes = instances.subscribe();
+    let settled = async move {
+        let runs = |instance: &DynamicObject| {
+            instance.data.pointer("/status/phase").is_some_and(|phase| phase == "Running")
+        };
+        while instances.get(&uid).is_some_and(|instance| runs(&instance)) {
+            drop(changes.recv().await);
+        }
+    };
+    // The limit only keeps a Pod from staying for ever when its handler cannot write.
+    let _ = tokio::time::timeout(HANDLER_LIMIT, settled).await;
+}
+
+/// Ends the Pod as its guest ended, and waits for its deletion.
+async fn end(mut desk: Desk, ending: PowerState) {
+    let code = if ending == PowerState::Killed {
+        KILLED
+    } else {
+        0
+    };
+    let now = now();
+    let since = desk.view.since;
+    desk.set_phase(if code == 0 {
+        Phase::Succeeded
+    } else {
+        Phase::Failed
+    });
+    desk.set_containers(&ContainerView {
+        doing: Doing::Ended {
+            code,
+            started: since,
+            finished: now,
+        },
+        ready: false,
+        ..ContainerView::running(now)
+    });
+    if desk.report_surely().await {
+        desk.bury().await;
+    } else {
+        desk.free_address();
+    }
+}
+
+/// The uid of the instance that the launcher belongs to.
+fn instance_uid(desk: &Desk) -> String {
+    desk.pod()
+        .labels()
+        .get("kubevirt.io/created-by")
+        .cloned()
+        .unwrap_or_default()
+}

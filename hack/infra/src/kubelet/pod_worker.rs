@@ -1,0 +1,388 @@
+//! A Pod of the operator's image: really run, with its account's token, in its own namespaces.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use kube::ResourceExt;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::container::{ContainerDocument, Mount};
+use super::container_worker::ContainerJob;
+use super::environment::{environment, expand};
+use super::references::References;
+use super::restarts::Policy;
+use super::view::{ContainerView, Doing, Phase};
+use super::volumes::VolumeMaker;
+use super::{Desk, RETRY};
+use crate::machine::delete_disk;
+
+pub use super::container_worker::log_file;
+
+/// The image's entry point and user.
+const ENTRY_POINT: &str = "/guestcluster-operator";
+const IMAGE_USER: u32 = 65532;
+/// How long to wait before a Pod that could not be set up is tried again.
+const SET_UP_RETRY: Duration = Duration::from_secs(2);
+
+/// Runs the Pod to its end.
+pub(super) async fn run(mut desk: Desk) {
+    if !wait_for_binary(&mut desk).await {
+        return desk.release().await;
+    }
+    let address = match desk.centre.network.allocate_ip() {
+        Ok(address) => address,
+        Err(error) => {
+            desk.set_containers(&ContainerView::waiting(
+                "CreateContainerError",
+                error.to_string(),
+            ));
+            return desk.hold().await;
+        }
+    };
+    desk.view.address = Some(address);
+    // The address first: variables may refer to it.
+    desk.report().await;
+    let sandbox = Sandbox::of(&desk, address);
+    let set_up = sandbox.set_up(&mut desk).await;
+    match set_up {
+        Some(parts) => live(&mut desk, &sandbox, parts).await,
+        None => sandbox.remove(&desk).await,
+    }
+    let ended = matches!(desk.view.phase, Phase::Succeeded | Phase::Failed);
+    sandbox.remove(&desk).await;
+    if ended && !desk.is_terminating() {
+        desk.report_surely().await;
+        return desk.bury().await;
+    }
+    desk.release().await;
+}
+
+/// Waits until the operator's binary is registered; false when the Pod is deleted first.
+async fn wait_for_binary(desk: &mut Desk) -> bool {
+    let mut binary = desk.centre.operator_binary.subscribe();
+    while binary.borrow_and_update().is_none() {
+        let message = "no binary is registered for the operator's image";
+        desk.set_containers(&ContainerView::waiting("ImagePullBackOff", message));
+        let written = desk.report().await;
+        if desk.is_terminating() {
+            return false;
+        }
+        tokio::select! {
+            _ = binary.changed() => {}
+            changed = desk.feed.changed() => if changed.is_err() { return false },
+            () = tokio::time::sleep(RETRY), if !written => {}
+        }
+    }
+    desk.set_containers(&ContainerView::waiting("ContainerCreating", ""));
+    true
+}
+
+/// What a Pod's containers share.
+struct Sandbox {
+    folder: PathBuf,
+    member: String,
+    address: Ipv4Addr,
+}
+
+/// What the containers are made from, once the sandbox is set up.
+struct Parts {
+    references: References,
+    volumes: BTreeMap<String, PathBuf>,
+}
+
+impl Sandbox {
+    fn of(desk: &Desk, address: Ipv4Addr) -> Self {
+        let pod = desk.pod();
+        let uid = pod.uid().unwrap_or_default();
+        let short = uid.split('-').next().unwrap_or_default();
+        Self {
+            folder: desk.centre.run.pod(&uid),
+            member: desk
+                .centre
+                .network
+                .member_namespace(&format!("pod.{}.{short}", pod.name_any())),
+            address,
+        }
+    }
+
+    /// Network and volumes; none when the Pod is deleted meanwhile.
+    async fn set_up(&self, desk: &mut Desk) -> Option<Parts> {
+        loop {
+            match self.try_set_up(desk).await {
+                Ok(parts) => return Some(parts),
+                Err(error) => {
+                    let message = format!("{error:#}");
+                    desk.set_containers(&ContainerView::waiting("ContainerCreating", message));
+                    desk.report().await;
+                }
+            }
+            // Neither attached nor half filled at the next try.
+            self.remove(desk).await;
+            if desk.is_terminating() || desk.feed.has_changed().is_err() {
+                return None;
+            }
+            tokio::time::sleep(SET_UP_RETRY).await;
+        }
+    }
+
+    async fn try_set_up(&self, desk: &Desk) -> anyhow::Result<Parts> {
+        let pod = desk.pod();
+        let references = References::read(&desk.centre.clients.kubelet, &pod).await?;
+        std::fs::create_dir_all(&self.folder)?;
+        let volumes = VolumeMaker {
+            pod: &pod,
+            client: &desk.centre.clients.kubelet,
+            references: &references,
+            folder: &self.folder.join("volumes"),
+        }
+        .make()
+        .await?;
+        desk.centre
+            .network
+            .attach(&self.member, self.address, None)
+            .await?;
+        Ok(Parts {
+            references,
+            volumes,
+        })
+    }
+
+    async fn remove(&self, desk: &Desk) {
+        if let Err(error) = desk.centre.network.detach(&self.member).await {
+            tracing::warn!(member = self.member, "not detached: {error:#}");
+        }
+        if let Err(error) = delete_disk(&self.folder.join("volumes")) {
+            tracing::warn!(member = self.member, "volumes not removed: {error:#}");
+        }
+    }
+
+    fn job(
+        &self,
+        desk: &Desk,
+        parts: &Parts,
+        (index, container): (usize, &Container),
+    ) -> anyhow::Result<ContainerJob> {
+        let pod = desk.pod();
+        let spec = pod.spec.clone().unwrap_or_default();
+        let variables = environment(&pod, container, &parts.references)?;
+        let root = self.folder.join("roots").join(&container.name);
+        std::fs::create_dir_all(&root)?;
+        let given = |words: &Option<Vec<String>>| {
+            words
+                .iter()
+                .flatten()
+                .map(|word| expand(word, &variables))
+                .collect::<Vec<_>>()
+        };
+        let mut argv = given(&container.command);
+        if argv.is_empty() {
+            argv.push(ENTRY_POINT.to_owned());
+        }
+        argv.extend(given(&container.args));
+        let rights = Rights::read(&spec, container)?;
+        let document = ContainerDocument {
+            network: Path::new("/run/netns").join(&self.member),
+            hostname: pod.name_any(),
+            root,
+            read_only_root: rights.read_only_root,
+            mounts: mounts(container, &parts.volumes)?,
+            argv,
+            environment: variables,
+            folder: container
+                .working_dir
+                .clone()
+                .unwrap_or_else(|| "/".to_owned())
+                .into(),
+            user: rights.user,
+            group: rights.group,
+            groups: rights.groups,
+        };
+        let grace = spec.termination_grace_period_seconds.unwrap_or(30);
+        Ok(ContainerJob {
+            index,
+            spec: container.clone(),
+            document,
+            folder: self.folder.clone(),
+            address: self.address,
+            policy: Policy::read(spec.restart_policy.as_deref()),
+            grace: Duration::from_secs(grace.try_into().unwrap_or(0)),
+            binary: desk.centre.operator_binary.subscribe(),
+        })
+    }
+}
+
+/// Runs the containers until all of them rest or the Pod is deleted.
+async fn live(desk: &mut Desk, sandbox: &Sandbox, parts: Parts) {
+    let (stop, stopped) = watch::channel(false);
+    let (reports, mut reported) = mpsc::unbounded_channel();
+    let mut containers = JoinSet::new();
+    let pod = desk.pod();
+    let spec = pod.spec.clone().unwrap_or_default();
+    for at in spec.containers.iter().enumerate() {
+        match sandbox.job(desk, &parts, at) {
+            Ok(job) => drop(containers.spawn(job.run(reports.clone(), stopped.clone()))),
+            Err(error) => {
+                let view =
+                    ContainerView::waiting("CreateContainerConfigError", format!("{error:#}"));
+                if let Some(container) = desk.view.containers.get_mut(at.0) {
+                    *container = view;
+                }
+            }
+        }
+    }
+    desk.set_phase(Phase::Running);
+    let maker = VolumeMaker {
+        pod: &pod,
+        client: &desk.centre.clients.kubelet.clone(),
+        references: &parts.references,
+        folder: &sandbox.folder.join("volumes"),
+    };
+    let refresh = maker.refresh_tokens();
+    tokio::pin!(refresh);
+    loop {
+        let written = desk.report().await;
+        if desk.is_terminating() {
+            stop.send_replace(true);
+        }
+        tokio::select! {
+            Some((index, view)) = reported.recv() => {
+                if let Some(container) = desk.view.containers.get_mut(index) {
+                    *container = view;
+                }
+            }
+            ended = containers.join_next(), if reported.is_empty() => if ended.is_none() {
+                desk.set_phase(phase_of(&desk.view.containers));
+                return;
+            },
+            changed = desk.feed.changed() => if changed.is_err() {
+                // Removed by force: dropping the containers kills them.
+                return;
+            },
+            () = &mut refresh => {}
+            () = tokio::time::sleep(RETRY), if !written => {}
+        }
+    }
+}
+
+/// The phase of a Pod all of whose containers rest.
+fn phase_of(containers: &[ContainerView]) -> Phase {
+    let failed = |view: &ContainerView| match view.doing {
+        Doing::Ended { code, .. } => code != 0,
+        Doing::Waiting(..) | Doing::Running(_) => true,
+    };
+    if containers.iter().any(failed) {
+        Phase::Failed
+    } else {
+        Phase::Succeeded
+    }
+}
+
+fn mounts(
+    container: &Container,
+    volumes: &BTreeMap<String, PathBuf>,
+) -> anyhow::Result<Vec<Mount>> {
+    let mounts = container.volume_mounts.iter().flatten().map(|mount| {
+        let folder = volumes.get(&mount.name);
+        let folder = folder.with_context(|| format!("no volume \"{}\"", mount.name))?;
+        let source = match &mount.sub_path {
+            Some(path) => folder.join(path),
+            None => folder.clone(),
+        };
+        anyhow::Ok(Mount {
+            source,
+            target: mount.mount_path.clone().into(),
+            read_only: mount.read_only.unwrap_or(false),
+        })
+    });
+    mounts.collect()
+}
+
+/// What a container may do, from its security context and its Pod's.
+struct Rights {
+    user: u32,
+    group: u32,
+    groups: Vec<u32>,
+    read_only_root: bool,
+}
+
+impl Rights {
+    fn read(spec: &PodSpec, container: &Container) -> anyhow::Result<Self> {
+        let pod = spec.security_context.clone().unwrap_or_default();
+        let own = container.security_context.clone().unwrap_or_default();
+        let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
+        let user = number(own.run_as_user.or(pod.run_as_user)).unwrap_or(IMAGE_USER);
+        if own.run_as_non_root.or(pod.run_as_non_root).unwrap_or(false) {
+            anyhow::ensure!(
+                user != 0,
+                "container has runAsNonRoot and would run as root"
+            );
+        }
+        let group = number(own.run_as_group.or(pod.run_as_group)).unwrap_or(user);
+        let supplemental = pod
+            .supplemental_groups
+            .unwrap_or_default()
+            .into_iter()
+            .map(Some);
+        let groups = supplemental
+            .chain([pod.fs_group])
+            .filter_map(number)
+            .collect();
+        let read_only_root = own.read_only_root_filesystem.unwrap_or(false);
+        Ok(Self {
+            user,
+            group,
+            groups,
+            read_only_root,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rights, phase_of};
+    use crate::kubelet::view::{ContainerView, Doing, Phase};
+    use k8s_openapi::api::core::v1::{Container, PodSpec};
+    use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
+
+    fn ended(code: i32) -> ContainerView {
+        let at = Timestamp::UNIX_EPOCH;
+        ContainerView {
+            doing: Doing::Ended {
+                code,
+                started: at,
+                finished: at,
+            },
+            ..ContainerView::running(at)
+        }
+    }
+
+    #[test]
+    fn a_pod_fails_when_one_of_its_containers_did() {
+        assert_eq!(phase_of(&[ended(0), ended(0)]), Phase::Succeeded);
+        assert_eq!(phase_of(&[ended(0), ended(1)]), Phase::Failed);
+    }
+
+    #[test]
+    fn a_container_runs_as_its_context_says_and_never_as_a_forbidden_root() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "containers": [],
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "fsGroup": 2000},
+        }))
+        .unwrap();
+        let container = |context| -> Container {
+            serde_json::from_value(json!({"name": "c", "securityContext": context})).unwrap()
+        };
+        let rights = Rights::read(&spec, &container(json!({}))).unwrap();
+        assert_eq!(
+            (rights.user, rights.group, rights.groups),
+            (1000, 1000, vec![2000])
+        );
+        assert!(Rights::read(&spec, &container(json!({"runAsUser": 0}))).is_err());
+    }
+}

@@ -1,0 +1,459 @@
+//! The machine host: boots real machines from a node image, on disks that persist.
+//!
+//! A machine is a set of Linux namespaces with its own root file system, network and control groups, in
+//! which systemd runs as pid 1, cloud-init reads the first-boot document, and containerd and the kubelet
+//! do what they do on any node. Nothing in it knows that there is no hypervisor.
+//!
+//! # Guarantees
+//! - A machine's mounts and processes die with its pid 1; the machine host then removes its network
+//!   namespace and control groups before [`Machine::wait`] returns.
+//! - Nothing of the box changes: mounts stay in the machine's namespace, kernel settings are read-only
+//!   but for the network's, and limits are control groups below `gc-<name>`.
+//!
+//! # Assumes
+//! Root, and a runner that is pid 1 of its own process namespace, so that machines die with it even when
+//! it is killed. [`sweep`] removes what is left then.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use crate::addresses::ROUTER;
+use crate::network::Network;
+use crate::node_image::NodeImage;
+use crate::process;
+use boot::Boot;
+use cgroup::Group;
+pub use disk::delete_disk;
+pub use limits::raise_limits;
+pub use sweep::sweep;
+
+mod boot;
+mod cgroup;
+mod disk;
+pub mod helper;
+mod kernel_files;
+mod limits;
+mod root;
+mod sweep;
+
+/// File name of the helper program, which is built with this crate.
+pub const HELPER: &str = "guestcluster-machine-init";
+
+/// What a VM is made of.
+#[derive(Debug, Clone)]
+pub struct MachineSpec {
+    /// Unique in the infrastructure, and a file name: `<namespace>.<vm>`.
+    pub id: String,
+    /// Host name.
+    pub hostname: String,
+    /// CPUs it shows and may use at most.
+    pub cpus: u32,
+    /// Memory in bytes; the machine's own kernel keeps a share, as on a VM.
+    pub memory_bytes: u64,
+    /// Its address, a /32 behind the router.
+    pub address: Ipv4Addr,
+    /// MAC address of `eth0`.
+    pub mac: String,
+    /// What is on its root disk before the first boot.
+    pub image: NodeImage,
+    /// The folder of its root disk; persists over restarts, may be empty or missing before the first.
+    pub disk: PathBuf,
+    /// The folder of a disk for `/var/lib/etcd`, if it has one of its own.
+    pub etcd_disk: Option<PathBuf>,
+    /// First-boot documents.
+    pub seed: Seed,
+    /// A folder of this run of the machine: console log and what it is started with.
+    pub run: PathBuf,
+}
+
+/// cloud-init's NoCloud documents.
+#[derive(Debug, Clone)]
+pub struct Seed {
+    /// The user-data, as it is in the Secret.
+    pub user_data: Vec<u8>,
+    /// The meta-data. Its `instance-id` must be the VM's firmware UUID: with another one cloud-init
+    /// takes the machine for a new one and runs everything again.
+    pub meta_data: String,
+    /// The network configuration, if there is one.
+    pub network_config: Option<String>,
+}
+
+/// How a machine ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerState {
+    /// It switched itself off.
+    PowerOff,
+    /// It asked to be started again.
+    Reboot,
+    /// Its pid 1 was killed: the plug was pulled.
+    Killed,
+}
+
+impl PowerState {
+    /// The exit code by which the helper tells.
+    fn exit_code(self) -> u8 {
+        match self {
+            Self::PowerOff => 10,
+            Self::Reboot => 11,
+            Self::Killed => 12,
+        }
+    }
+
+    /// A helper that was killed itself took the machine with it.
+    fn from_exit_code(code: Option<i32>) -> Self {
+        [Self::PowerOff, Self::Reboot]
+            .into_iter()
+            .find(|state| code == Some(i32::from(state.exit_code())))
+            .unwrap_or(Self::Killed)
+    }
+}
+
+/// Boots machines on one [`Network`].
+#[derive(Debug, Clone)]
+pub struct MachineHost {
+    network: Arc<Network>,
+    group: Group,
+    helper: PathBuf,
+}
+
+impl MachineHost {
+    /// A machine host that uses `helper`, the program [`HELPER`].
+    ///
+    /// # Errors
+    /// When the helper is missing, or the box has no control groups to freeze and kill machines with.
+    pub fn new(network: Arc<Network>, helper: &Path) -> Result<Self> {
+        let helper = fs::canonicalize(helper)
+            .with_context(|| format!("no helper program {}", helper.display()))?;
+        let group = Group::of_run(network.name())?;
+        Ok(Self {
+            network,
+            group,
+            helper,
+        })
+    }
+
+    /// Starts a machine; returns once its init runs.
+    ///
+    /// # Errors
+    /// When anything it is made of cannot be made; nothing but its disk is left behind then.
+    pub async fn start(&self, spec: &MachineSpec) -> Result<Machine> {
+        check(spec)?;
+        let parts = Parts {
+            network: Arc::clone(&self.network),
+            namespace: self.network.member_namespace(&spec.id),
+            group: self.group.of_machine(&spec.id),
+        };
+        let started = self.boot(spec, &parts).await;
+        match started {
+            Ok((child, pid)) => Ok(Machine::watch(spec, self.helper.clone(), parts, child, pid)),
+            Err(error) => {
+                // The first error is the one to tell.
+                let _ = parts.remove().await;
+                Err(error.context(format!("cannot start machine {}", spec.id)))
+            }
+        }
+    }
+
+    async fn boot(&self, spec: &MachineSpec, parts: &Parts) -> Result<(Child, Pid)> {
+        disk::prepare(&spec.disk, &spec.image).await?;
+        if let Some(etcd_disk) = &spec.etcd_disk {
+            disk::prepare_etcd_disk(etcd_disk)?;
+        }
+        disk::write_seed(&spec.disk, &spec.seed)?;
+        let document = document_path(&spec.run);
+        prepare_run(&spec.run)?;
+        boot_document(spec, parts).write(&document)?;
+        parts.group.create(spec.cpus, spec.memory_bytes)?;
+        parts
+            .network
+            .attach(&parts.namespace, spec.address, Some(&spec.mac))
+            .await?;
+        let mut child = Command::new(&self.helper)
+            .arg("launch")
+            .arg(&document)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the helper program")?;
+        let output = child
+            .stdout
+            .take()
+            .context("the helper program has no output")?;
+        let said = BufReader::new(output)
+            .lines()
+            .next_line()
+            .await?
+            .unwrap_or_default();
+        match said.parse() {
+            Ok(pid) => Ok((child, Pid::from_raw(pid))),
+            Err(_) => anyhow::bail!("{said}"),
+        }
+    }
+}
+
+/// A machine that was started.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    id: String,
+    pid: Pid,
+    helper: PathBuf,
+    run: PathBuf,
+    group: Group,
+    ended: watch::Receiver<Option<PowerState>>,
+}
+
+impl Machine {
+    fn watch(
+        spec: &MachineSpec,
+        helper: PathBuf,
+        parts: Parts,
+        mut child: Child,
+        pid: Pid,
+    ) -> Self {
+        let (end, ended) = watch::channel(None);
+        let group = parts.group.clone();
+        let id = spec.id.clone();
+        tokio::spawn(async move {
+            let code = child.wait().await.ok().and_then(|status| status.code());
+            if let Err(error) = parts.remove().await {
+                tracing::warn!(machine = id, "left behind: {error:#}");
+            }
+            end.send_replace(Some(PowerState::from_exit_code(code)));
+        });
+        Self {
+            id: spec.id.clone(),
+            pid,
+            helper,
+            run: spec.run.clone(),
+            group,
+            ended,
+        }
+    }
+
+    /// Process ID of its init, in the runner's process namespace.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<PowerState> {
+        *self.ended.borrow()
+    }
+
+    /// Waits for its end; all that it was made of but its disk is gone then.
+    pub async fn wait(&self) -> PowerState {
+        let mut ended = self.ended.clone();
+        let state = ended.wait_for(Option::is_some).await.map(|state| *state);
+        // The watcher always tells before it goes, unless the runtime itself is torn down.
+        state.ok().flatten().unwrap_or(PowerState::Killed)
+    }
+
+    /// Presses the power button: asks its systemd to stop everything and switch off.
+    ///
+    /// Returns at once; [`Machine::wait`] tells when it is off. A machine whose systemd is not up yet
+    /// does not hear it.
+    ///
+    /// # Errors
+    /// When the signal cannot be sent.
+    pub async fn power_off(&self) -> Result<()> {
+        if self.ended().is_some() {
+            return Ok(());
+        }
+        // systemd's own meaning of this signal: start poweroff.target.
+        let pid = self.pid.to_string();
+        process::run(Command::new("kill").args(["-s", "RTMIN+4", &pid]))
+            .await
+            .map(drop)
+    }
+
+    /// Pulls the plug and waits until it is dead. Works on a frozen machine too.
+    ///
+    /// # Errors
+    /// When its pid 1 cannot be killed.
+    pub async fn pull_plug(&self) -> Result<()> {
+        if self.ended().is_none() {
+            match kill(self.pid, Signal::SIGKILL) {
+                // Died at the same moment.
+                Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+                Err(error) => return Err(error).context("cannot kill the machine"),
+            }
+            self.wait().await;
+        }
+        Ok(())
+    }
+
+    /// Stops every process of the machine where it stands, as a hung hypervisor does.
+    ///
+    /// # Errors
+    /// When the machine has ended.
+    pub async fn freeze(&self) -> Result<()> {
+        self.set_frozen(true).await
+    }
+
+    /// Lets a frozen machine go on.
+    ///
+    /// # Errors
+    /// When the machine has ended.
+    pub async fn thaw(&self) -> Result<()> {
+        self.set_frozen(false).await
+    }
+
+    async fn set_frozen(&self, frozen: bool) -> Result<()> {
+        let group = self.group.clone();
+        spawn_blocking(move || group.set_frozen(frozen)).await?
+    }
+
+    /// The file with everything its console said, over all starts with the same run folder.
+    pub fn console(&self) -> PathBuf {
+        console_path(&self.run)
+    }
+
+    /// Runs a program inside the machine, as a login on its console would, and waits for its end.
+    ///
+    /// On a frozen machine it does not end before the machine is thawed.
+    ///
+    /// # Errors
+    /// When the helper cannot be run. A program that fails, or a machine that is gone, shows in the
+    /// output's status and standard error.
+    pub async fn exec<S: AsRef<std::ffi::OsStr>>(&self, argv: &[S]) -> Result<Output> {
+        Command::new(&self.helper)
+            .arg("exec")
+            .arg(document_path(&self.run))
+            .arg(self.pid.to_string())
+            .args(argv)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .with_context(|| format!("cannot run a program in machine {}", self.id))
+    }
+}
+
+/// What exists outside a machine's own namespaces, and must go with it.
+#[derive(Debug)]
+struct Parts {
+    network: Arc<Network>,
+    namespace: String,
+    group: Group,
+}
+
+impl Parts {
+    async fn remove(&self) -> Result<()> {
+        let group = self.group.clone();
+        // Killed once more: a program that was being run in the machine may have outlived it.
+        let removed = spawn_blocking(move || group.kill().and_then(|()| group.remove())).await?;
+        self.network.detach(&self.namespace).await?;
+        removed.map(drop)
+    }
+}
+
+fn check(spec: &MachineSpec) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    ensure!(
+        !spec.id.is_empty() && spec.id.chars().all(fits) && !spec.id.starts_with('.'),
+        "machine id {:?} is not a plain file name",
+        spec.id
+    );
+    ensure!(spec.cpus > 0, "machine {} has no CPU", spec.id);
+    Ok(())
+}
+
+fn boot_document(spec: &MachineSpec, parts: &Parts) -> Boot {
+    let state_folder = |name: &str| match &spec.etcd_disk {
+        Some(disk) if name == "etcd" => disk.clone(),
+        _ => spec.disk.join(name),
+    };
+    Boot {
+        hostname: spec.hostname.clone(),
+        cpus: spec.cpus,
+        memory_bytes: spec.memory_bytes,
+        machine_id: machine_id(&spec.seed.meta_data)
+            .unwrap_or_else(|| format!("{:032x}", rand::random::<u128>())),
+        network: Path::new("/run/netns").join(&parts.namespace),
+        cgroups: parts.group.folders(),
+        lower: vec![spec.image.layer.clone(), spec.image.base.clone()],
+        upper: spec.disk.join("upper"),
+        work: spec.disk.join("work"),
+        state: disk::STATE
+            .iter()
+            .map(|name| (state_folder(name), Path::new("/var/lib").join(name)))
+            .collect(),
+        root: spec.run.join("root"),
+        files: spec.run.join("files"),
+        console: console_path(&spec.run),
+        name_server: ROUTER,
+    }
+}
+
+/// The firmware UUID out of the meta-data's `instance-id` (YAML, or JSON as KubeVirt writes it),
+/// without dashes.
+fn machine_id(meta_data: &str) -> Option<String> {
+    let (_, rest) = meta_data.split_once("instance-id")?;
+    let value = rest.trim_start_matches(['"', ':', ' ', '\'']);
+    let uuid: String = value
+        .chars()
+        .take_while(|c| c.is_ascii_hexdigit() || *c == '-')
+        .filter(char::is_ascii_hexdigit)
+        .collect();
+    (uuid.len() == 32).then(|| uuid.to_lowercase())
+}
+
+/// Makes the run folder, with nothing in it of an earlier start but the console log.
+fn prepare_run(run: &Path) -> Result<()> {
+    delete_disk(&run.join("files"))?;
+    for folder in ["root", "files"] {
+        let folder = run.join(folder);
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+fn console_path(run: &Path) -> PathBuf {
+    run.join("console.log")
+}
+
+fn document_path(run: &Path) -> PathBuf {
+    run.join("boot.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_id_is_the_firmware_uuid() {
+        let id = Some("d6a1f3e2b0c94b1e8f3c0123456789ab".to_owned());
+        for text in [
+            "instance-id: D6A1F3E2-b0c9-4b1e-8f3c-0123456789ab\nlocal-hostname: a\n",
+            r#"{"instance-id":"d6a1f3e2-b0c9-4b1e-8f3c-0123456789ab","local-hostname":"a"}"#,
+        ] {
+            assert_eq!(machine_id(text), id, "{text}");
+        }
+        assert_eq!(machine_id("instance-id: iid-local01\n"), None);
+        assert_eq!(machine_id("local-hostname: a\n"), None);
+    }
+
+    #[test]
+    fn power_states_survive_the_exit_code() {
+        for state in [PowerState::PowerOff, PowerState::Reboot, PowerState::Killed] {
+            assert_eq!(
+                PowerState::from_exit_code(Some(state.exit_code().into())),
+                state
+            );
+        }
+        assert_eq!(PowerState::from_exit_code(None), PowerState::Killed);
+        assert_eq!(PowerState::from_exit_code(Some(1)), PowerState::Killed);
+    }
+}

@@ -1,0 +1,201 @@
+//! A machine's disk: a folder that outlives the machine.
+//!
+//! | folder | holds |
+//! |---|---|
+//! | `upper`, `work` | what the machine changed of its root, for overlayfs |
+//! | `containerd` | the image store, at first hard links to the node image's |
+//! | `kubelet`, `etcd` | their state |
+//!
+//! A disk starts as an empty folder: cloning the golden image costs nothing until the first boot.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tokio::process::Command;
+
+use super::Seed;
+use crate::node_image::NodeImage;
+use crate::process;
+
+/// Folders of a disk that are mounted at `/var/lib/<name>`: containerd's snapshots are overlays, which
+/// cannot lie on another overlay; the others are written much and read by nobody else.
+pub(super) const STATE: [&str; 3] = ["containerd", "kubelet", "etcd"];
+
+/// Where cloud-init's NoCloud source looks for its seed.
+const SEED_FOLDER: &str = "upper/var/lib/cloud/seed/nocloud";
+
+/// Makes the disk bootable: its folders, and at the first boot the image's container images.
+pub(super) async fn prepare(disk: &Path, image: &NodeImage) -> Result<()> {
+    for folder in ["upper", "work", "kubelet", "etcd"] {
+        create_folder(&disk.join(folder))?;
+    }
+    private(&disk.join("etcd"))?;
+    let store = disk.join("containerd");
+    if !store.exists() {
+        // Under another name until it is complete: a half-filled store would look like a whole one.
+        let partial = disk.join("containerd.partial");
+        delete_disk(&partial)?;
+        copy_store(&image.containerd, &partial).await?;
+        fs::rename(&partial, &store).context("cannot finish the image store")?;
+    }
+    Ok(())
+}
+
+/// Prepares a disk that holds nothing but etcd's data.
+pub(super) fn prepare_etcd_disk(disk: &Path) -> Result<()> {
+    create_folder(disk)?;
+    private(disk)
+}
+
+/// Puts the first-boot documents where cloud-init looks for them, in place of those of the last boot.
+pub(super) fn write_seed(disk: &Path, seed: &Seed) -> Result<()> {
+    let folder = disk.join(SEED_FOLDER);
+    create_folder(&folder)?;
+    write(&folder.join("user-data"), &seed.user_data)?;
+    // It holds keys and tokens.
+    fs::set_permissions(folder.join("user-data"), fs::Permissions::from_mode(0o600))?;
+    write(&folder.join("meta-data"), seed.meta_data.as_bytes())?;
+    let network = folder.join("network-config");
+    match &seed.network_config {
+        Some(config) => write(&network, config.as_bytes()),
+        None => delete_disk(&network),
+    }
+}
+
+/// Deletes a disk with everything on it. One that is gone already is fine.
+///
+/// # Errors
+/// When something on it cannot be removed, such as a folder that is still mounted.
+pub fn delete_disk(disk: &Path) -> Result<()> {
+    let removed = if disk.is_dir() {
+        fs::remove_dir_all(disk)
+    } else {
+        fs::remove_file(disk)
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot delete {}", disk.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Hard links for what never changes (blobs, unpacked layers), copies of the databases.
+async fn copy_store(from: &Path, to: &Path) -> Result<()> {
+    let source = from.join(".");
+    let linked = process::run(cp().args(["--link", "--"]).arg(&source).arg(to)).await;
+    if linked.is_err() {
+        // On another file system than the image cache: slower, but the same.
+        delete_disk(to)?;
+        process::run(cp().args(["--reflink=auto", "--"]).arg(&source).arg(to)).await?;
+        return Ok(());
+    }
+    for database in databases(from)? {
+        let relative = database.strip_prefix(from)?;
+        let own = to.join(relative);
+        fs::remove_file(&own)?;
+        fs::copy(&database, &own).with_context(|| format!("cannot copy {}", database.display()))?;
+    }
+    Ok(())
+}
+
+fn cp() -> Command {
+    let mut command = Command::new("cp");
+    command.arg("--archive");
+    command
+}
+
+/// The bolt databases of a containerd store: `<plugin>/*.db`.
+fn databases(store: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for plugin in fs::read_dir(store).with_context(|| format!("cannot read {}", store.display()))? {
+        let plugin = plugin?.path();
+        if !plugin.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&plugin)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "db") {
+                found.push(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn create_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+/// etcd wants its folder closed to others.
+fn private(folder: &Path) -> Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("cannot close {}", folder.display()))
+}
+
+fn write(file: &Path, content: &[u8]) -> Result<()> {
+    fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("disk-{name}-{}", std::process::id()));
+        delete_disk(&folder).unwrap();
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[tokio::test]
+    async fn a_store_shares_its_blobs_and_has_its_own_databases() {
+        let folder = scratch("store");
+        let image = folder.join("image");
+        fs::create_dir_all(image.join("meta")).unwrap();
+        fs::write(image.join("meta/meta.db"), "index").unwrap();
+        fs::write(image.join("meta/blob"), "layer").unwrap();
+        copy_store(&image, &folder.join("disk")).await.unwrap();
+        let inode = |path: &str| fs::metadata(folder.join(path)).unwrap().ino();
+        assert_eq!(inode("image/meta/blob"), inode("disk/meta/blob"));
+        assert_ne!(inode("image/meta/meta.db"), inode("disk/meta/meta.db"));
+        assert_eq!(
+            fs::read_to_string(folder.join("disk/meta/meta.db")).unwrap(),
+            "index"
+        );
+        delete_disk(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_seed_replaces_the_last_one_whole() {
+        let disk = scratch("seed");
+        let mut seed = Seed {
+            user_data: b"secret".to_vec(),
+            meta_data: "instance-id: a".to_owned(),
+            network_config: Some("version: 2".to_owned()),
+        };
+        write_seed(&disk, &seed).unwrap();
+        seed.user_data = b"#cloud-config".to_vec();
+        seed.network_config = None;
+        write_seed(&disk, &seed).unwrap();
+        let folder = disk.join(SEED_FOLDER);
+        assert_eq!(
+            fs::read(folder.join("user-data")).unwrap(),
+            b"#cloud-config"
+        );
+        assert!(!folder.join("network-config").exists());
+        delete_disk(&disk).unwrap();
+    }
+
+    #[test]
+    fn a_disk_can_be_deleted_twice() {
+        let disk = scratch("twice");
+        delete_disk(&disk).unwrap();
+        delete_disk(&disk).unwrap();
+    }
+}
