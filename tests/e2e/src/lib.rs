@@ -1,1 +1,11 @@
-//! The operator, the chart and the CRDs together, on the local infrastructure or any cluster with KubeVirt.
+//! The operator, the chart and the CRDs together, on the local infrastructure or any cluster with
+//! KubeVirt. Scenarios of a group run in order and may build on one another's cluster.
+
+pub mod audit;
+pub mod cluster;
+pub mod guest;
+pub mod inside;
+pub mod prober;
+pub mod stage;
+pub mod suite;
+pub mod wait;

@@ -1,0 +1,256 @@
+//! Machines restart with other addresses, hosts die, the operator is killed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use guestcluster_infra::faults::Fault;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use super::{PROD, TENANT};
+use crate::cluster::Cluster;
+use crate::prober::Prober;
+use crate::stage::{RELEASE, SYSTEM, Stage};
+use crate::wait::until;
+
+/// Longest time until a restarted guest is whole again.
+const BACK: Duration = Duration::from_secs(150);
+
+/// One after another, each member comes back under another pod address and keeps its identity.
+pub async fn every_member_restarts_in_turn_with_a_new_address(stage: &Stage) -> anyhow::Result<()> {
+    let cluster = Cluster::new(stage, TENANT, PROD);
+    for machine in cluster.control_plane().await? {
+        restart(&cluster, &[machine]).await?;
+    }
+    Ok(())
+}
+
+/// Quorum is lost and comes back without help.
+pub async fn two_members_restart_at_once(stage: &Stage) -> anyhow::Result<()> {
+    let cluster = Cluster::new(stage, TENANT, PROD);
+    let machines = cluster.control_plane().await?;
+    restart(
+        &cluster,
+        machines.get(..2).context("fewer than two machines")?,
+    )
+    .await
+}
+
+/// The whole control plane goes and comes back.
+pub async fn all_members_restart_at_once(stage: &Stage) -> anyhow::Result<()> {
+    let cluster = Cluster::new(stage, TENANT, PROD);
+    let machines = cluster.control_plane().await?;
+    restart(&cluster, &machines).await
+}
+
+/// Restarts machines together, and waits until the guest is whole: same members, all healthy, every
+/// machine under another address, all Nodes Ready.
+async fn restart(cluster: &Cluster<'_>, machines: &[String]) -> anyhow::Result<()> {
+    let before = addresses(cluster).await?;
+    let first = machines.first().context("no machine")?;
+    let members = ids(cluster, first).await?;
+    let restarts = machines
+        .iter()
+        .map(|machine| cluster.stage.fault(Fault::Restart(cluster.target(machine))));
+    futures::future::try_join_all(restarts).await?;
+    is_back(cluster, machines, &before).await?;
+    let now = ids(cluster, first).await?;
+    anyhow::ensure!(now == members, "members were {members:?} and are {now:?}");
+    Ok(())
+}
+
+async fn is_back(
+    cluster: &Cluster<'_>,
+    machines: &[String],
+    before: &BTreeMap<String, String>,
+) -> anyhow::Result<()> {
+    until("the machines have other addresses", BACK, || async {
+        let now = addresses(cluster).await?;
+        let other = |machine: &&String| {
+            now.get(*machine)
+                .is_some_and(|ip| before.get(*machine) != Some(ip))
+        };
+        Ok(machines.iter().all(|machine| other(&machine)).then_some(()))
+    })
+    .await?;
+    until("etcd is whole", BACK, || async {
+        cluster.etcd_is_whole().await.map(Some)
+    })
+    .await?;
+    let count = cluster.vms().await?.len();
+    cluster.nodes_ready(count).await?;
+    cluster.ready().await
+}
+
+async fn addresses(cluster: &Cluster<'_>) -> anyhow::Result<BTreeMap<String, String>> {
+    let instances = cluster.instances().await?.into_iter();
+    Ok(instances
+        .filter_map(|(name, instance)| {
+            let status = instance.status?;
+            let running = status.phase.as_deref() == Some("Running");
+            let address = status.interfaces.first()?.ip_address.clone()?;
+            running.then_some((name, address))
+        })
+        .collect())
+}
+
+async fn ids(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<BTreeMap<String, u64>> {
+    let members = cluster.etcd_members(machine).await?;
+    Ok(members
+        .into_iter()
+        .map(|member| (member.name, member.id))
+        .collect())
+}
+
+/// The one thing that a guest needs the operator for: where a control-plane machine is now. It
+/// rejoins when the operator is back.
+pub async fn a_member_restarts_while_the_operator_is_down(stage: &Stage) -> anyhow::Result<()> {
+    let cluster = Cluster::new(stage, TENANT, PROD);
+    let machine = cluster.control_plane().await?.pop().context("no machine")?;
+    let before = addresses(&cluster).await?;
+    scale_operator(stage, 0).await?;
+    stage
+        .fault(Fault::Restart(cluster.target(&machine)))
+        .await?;
+    until("the machine runs again", BACK, || async {
+        let now = addresses(&cluster).await?;
+        Ok(now
+            .get(&machine)
+            .filter(|ip| before.get(&machine) != Some(*ip))
+            .map(|_| ()))
+    })
+    .await?;
+    let guest = cluster.nodes().await;
+    scale_operator(stage, 2).await?;
+    guest.context("the guest did not serve while the operator was down")?;
+    is_back(&cluster, &[machine], &before).await
+}
+
+async fn scale_operator(stage: &Stage, replicas: u32) -> anyhow::Result<()> {
+    let deployment = format!("deployment/{RELEASE}");
+    let replicas_flag = format!("--replicas={replicas}");
+    stage
+        .kubectl(&["-n", SYSTEM, "scale", &deployment, &replicas_flag])
+        .await?;
+    let arguments = [
+        "-n",
+        SYSTEM,
+        "rollout",
+        "status",
+        &deployment,
+        "--timeout=90s",
+    ];
+    stage.kubectl(&arguments).await?;
+    until("as many Pods run", Duration::from_secs(60), || async {
+        let pods = stage
+            .kubectl(&["-n", SYSTEM, "get", "pods", "-o", "name"])
+            .await?;
+        Ok((pods.lines().count() == replicas as usize).then_some(()))
+    })
+    .await
+}
+
+/// The machine of the etcd leader dies with its host: requests fail for a moment, then the two
+/// others serve. When the host is back, so is the member.
+pub async fn the_leaders_host_dies_and_the_api_answers(stage: &Stage) -> anyhow::Result<()> {
+    let cluster = Cluster::new(stage, TENANT, PROD);
+    let leader = cluster.etcd_leader().await?;
+    let instances = cluster.instances().await?;
+    let host = instances
+        .get(&leader)
+        .and_then(|i| i.status.as_ref()?.node_name.clone());
+    let host = host.context("the leader has no host")?;
+    let prober = Prober::start(cluster.guest_config().await?);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    stage.fault(Fault::KillHost(host.clone())).await?;
+    tokio::time::sleep(Duration::from_secs(75)).await;
+    let outcome = prober.stop().await?;
+    println!("  {outcome:?}");
+    let guest = cluster.nodes().await;
+    stage.fault(Fault::ReviveHost(host)).await?;
+    guest.context("the guest API does not answer with two of three members")?;
+    // Until the dead machine's Pod is taken out of the Service, every third connection goes to it.
+    let limit = Duration::from_secs(60);
+    anyhow::ensure!(outcome.window < limit, "{outcome:?}");
+    until("etcd is whole", BACK, || async {
+        cluster.etcd_is_whole().await.map(Some)
+    })
+    .await?;
+    cluster.nodes_ready(6).await?;
+    cluster.ready().await
+}
+
+/// A control-plane machine loses power in the middle of its join, while another one joins too: it is
+/// replaced under another name, and no trace is left in etcd.
+pub async fn a_join_cut_short_recovers(stage: &Stage) -> anyhow::Result<()> {
+    let cluster = Cluster::new(stage, TENANT, "cut");
+    cluster.apply(0, &json!({})).await?;
+    let machine = until(
+        "a second machine is a learner",
+        Duration::from_secs(120),
+        || async {
+            let members = cluster.etcd_members("cut-cp-1").await?;
+            let joining = members.iter().find(|member| member.learner);
+            // A member that has not started has no name yet: then either of the two may be it.
+            Ok(joining.map(|m| {
+                if m.name.is_empty() {
+                    "cut-cp-2".to_owned()
+                } else {
+                    m.name.clone()
+                }
+            }))
+        },
+    )
+    .await?;
+    stage
+        .fault(Fault::Restart(cluster.target(&machine)))
+        .await?;
+    cluster.ready().await?;
+    cluster.etcd_is_whole().await?;
+    let machines = cluster.control_plane().await?;
+    println!("  {machine} was cut short; now there are {machines:?}");
+    anyhow::ensure!(machines.len() == 3, "{machines:?}");
+    cluster.nodes_ready(3).await
+}
+
+/// Killed twenty times while a cluster is made, the operator makes each object once.
+pub async fn an_operator_killed_at_random_makes_nothing_twice(stage: &Stage) -> anyhow::Result<()> {
+    let cluster = Cluster::new(stage, "tenant-b", "twice");
+    cluster
+        .apply(1, &json!({ "controlPlane": { "replicas": 1 } }))
+        .await?;
+    for kill in 0..20_u64 {
+        // Spread over the whole creation without a pattern of its own.
+        tokio::time::sleep(Duration::from_millis(300 + (kill * 7919) % 1700)).await;
+        kill_operators(stage).await?;
+    }
+    cluster.ready().await?;
+    let names: Vec<_> = cluster.vms().await?.into_keys().collect();
+    anyhow::ensure!(names == ["twice-cp-1", "twice-general-1"], "{names:?}");
+    let nodes: Vec<_> = cluster.nodes().await?.into_keys().collect();
+    anyhow::ensure!(nodes == names, "{nodes:?}");
+    let selector = "guestcluster.dev/cluster=twice";
+    let arguments = [
+        "-n",
+        "tenant-b",
+        "get",
+        "dv,svc,secret",
+        "-l",
+        selector,
+        "-o",
+        "name",
+    ];
+    let objects = stage.kubectl(&arguments).await?;
+    // Two root disks; the endpoint and one address; four authorities, a kubeconfig, two first boots.
+    anyhow::ensure!(objects.lines().count() == 11, "{objects}");
+    Ok(())
+}
+
+async fn kill_operators(stage: &Stage) -> anyhow::Result<()> {
+    let api = kube::Api::<k8s_openapi::api::core::v1::Pod>::namespaced(stage.client(), SYSTEM);
+    let now = DeleteParams::default().grace_period(0);
+    api.delete_collection(&now, &kube::api::ListParams::default())
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Asks a guest's API without pause and counts what fails: five requests a second, each over a TLS
+//! connection of its own, half of them writes, with a time limit of two seconds.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ObjectMeta, Patch, PatchParams};
+use kube::{Api, Client, Config};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
+
+const PERIOD: Duration = Duration::from_millis(200);
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// A prober at work.
+pub struct Prober {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Outcome>,
+}
+
+/// What it found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Requests.
+    pub asked: u32,
+    /// Those that failed or took longer than two seconds.
+    pub failed: u32,
+    /// From the start of the first failed request to the start of the last.
+    pub window: Duration,
+}
+
+impl Prober {
+    /// Starts asking.
+    pub fn start(mut config: Config) -> Self {
+        config.connect_timeout = Some(LIMIT);
+        config.read_timeout = Some(LIMIT);
+        config.default_retry = false;
+        let (stop, stopped) = oneshot::channel();
+        Self {
+            stop,
+            task: tokio::spawn(probe(config, stopped)),
+        }
+    }
+
+    /// Stops and says what was found.
+    pub async fn stop(self) -> anyhow::Result<Outcome> {
+        let _ = self.stop.send(());
+        Ok(self.task.await?)
+    }
+}
+
+async fn probe(config: Config, mut stopped: oneshot::Receiver<()>) -> Outcome {
+    let mut requests = JoinSet::new();
+    let mut ticks = tokio::time::interval(PERIOD);
+    let mut number = 0_u32;
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {
+                let config = config.clone();
+                let started = Instant::now();
+                let write = number.is_multiple_of(2);
+                number += 1;
+                requests.spawn(async move {
+                    let answered = tokio::time::timeout(LIMIT, ask(config, write)).await;
+                    (started, matches!(answered, Ok(Ok(()))))
+                });
+            }
+            _ = &mut stopped => break,
+        }
+    }
+    let all = requests.join_all().await;
+    let failures = || {
+        all.iter()
+            .filter(|(_, ok)| !ok)
+            .map(|(started, _)| *started)
+    };
+    let window = failures()
+        .max()
+        .zip(failures().min())
+        .map(|(last, first)| last - first);
+    Outcome {
+        asked: number,
+        failed: u32::try_from(failures().count()).unwrap_or(u32::MAX),
+        window: window.unwrap_or_default(),
+    }
+}
+
+async fn ask(config: Config, write: bool) -> anyhow::Result<()> {
+    let api = Api::<ConfigMap>::namespaced(Client::try_from(config)?, "default");
+    if !write {
+        return Ok(api.get_opt("prober").await.map(drop)?);
+    }
+    let stamp = format!("{:?}", Instant::now());
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some("prober".to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some([("at".to_owned(), stamp)].into()),
+        ..ConfigMap::default()
+    };
+    let params = PatchParams::apply("prober").force();
+    Ok(api
+        .patch("prober", &params, &Patch::Apply(map))
+        .await
+        .map(drop)?)
+}

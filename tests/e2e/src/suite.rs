@@ -1,0 +1,137 @@
+//! Scenarios, their order, and what is printed of them.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+
+use crate::stage::Stage;
+
+/// One thing that must hold, tried for real.
+pub struct Scenario {
+    /// Name within its group.
+    pub name: &'static str,
+    /// Needs hosts and machines that can be broken.
+    pub needs_faults: bool,
+    /// The trial.
+    pub run: for<'a> fn(&'a Stage) -> BoxFuture<'a, anyhow::Result<()>>,
+}
+
+/// Makes a scenario of an async function.
+#[macro_export]
+macro_rules! scenario {
+    ($function:path, faults) => {
+        $crate::scenario!(@ $function, true)
+    };
+    ($function:path) => {
+        $crate::scenario!(@ $function, false)
+    };
+    (@ $function:path, $faults:expr) => {
+        $crate::suite::Scenario {
+            name: $crate::suite::last_segment(stringify!($function)),
+            needs_faults: $faults,
+            run: |stage| Box::pin($function(stage)),
+        }
+    };
+}
+
+/// The part of a path after its last `::`.
+pub fn last_segment(path: &'static str) -> &'static str {
+    path.rsplit("::").next().unwrap_or(path).trim()
+}
+
+/// All groups with their scenarios, in order.
+fn groups() -> Vec<(&'static str, Vec<Scenario>)> {
+    vec![("guest", crate::guest::scenarios())]
+}
+
+/// No scenario may take longer; what does has hung.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Which scenarios to run.
+pub struct Selection {
+    names: Vec<String>,
+}
+
+impl Selection {
+    /// Groups, or scenarios as GROUP/SCENARIO; none means all.
+    pub fn new(names: &[String]) -> Self {
+        Self {
+            names: names.to_vec(),
+        }
+    }
+
+    fn has(&self, group: &str, scenario: &str) -> bool {
+        self.names.is_empty()
+            || self
+                .names
+                .iter()
+                .any(|n| n == group || *n == format!("{group}/{scenario}"))
+    }
+
+    /// Says which name means nothing.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let groups = groups();
+        for name in &self.names {
+            let (group, scenario) = name.split_once('/').unwrap_or((name, ""));
+            let known = groups
+                .iter()
+                .find(|(known, _)| *known == group)
+                .is_some_and(|(_, all)| {
+                    scenario.is_empty() || all.iter().any(|s| s.name == scenario)
+                });
+            anyhow::ensure!(known, "no group or scenario is called {name:?}; see --list");
+        }
+        Ok(())
+    }
+}
+
+/// Prints the scenarios.
+pub fn list(selection: &Selection) {
+    for (group, scenarios) in groups() {
+        for scenario in scenarios.iter().filter(|s| selection.has(group, s.name)) {
+            println!("{group}/{}", scenario.name);
+        }
+    }
+}
+
+/// Runs the selected scenarios one after another.
+pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
+    let (mut passed, mut failed) = (0_usize, Vec::new());
+    let begun = Instant::now();
+    for (group, scenarios) in groups() {
+        for scenario in scenarios.iter().filter(|s| selection.has(group, s.name)) {
+            let name = format!("{group}/{}", scenario.name);
+            if scenario.needs_faults && stage.infra().is_err() {
+                println!("{name}: skipped, it needs the local infrastructure's faults");
+                continue;
+            }
+            println!("{name} …");
+            let started = Instant::now();
+            let outcome = tokio::time::timeout(LIMIT, (scenario.run)(stage)).await;
+            let outcome = outcome.unwrap_or_else(|_| Err(anyhow::anyhow!("not over in {LIMIT:?}")));
+            let seconds = started.elapsed().as_secs_f32();
+            match outcome {
+                Ok(()) => {
+                    println!("{name} … ok ({seconds:.1} s)");
+                    passed += 1;
+                }
+                Err(error) => {
+                    println!("{name} … FAILED ({seconds:.1} s): {error:#}");
+                    stage.describe_failure().await;
+                    failed.push(name);
+                }
+            }
+        }
+    }
+    println!("{:.0} s in all", begun.elapsed().as_secs_f32());
+    for name in &failed {
+        println!("failed: {name}");
+    }
+    println!("{passed} passed, {} failed", failed.len());
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
