@@ -258,8 +258,6 @@ impl Root<'_> {
         if known.trim().is_empty() || known.trim() == UNINITIALIZED {
             // As systemd does on a VM: its machine ID is the firmware's UUID.
             write(&id, &format!("{}\n", boot.machine_id))?;
-            let hosts = format!("127.0.0.1 localhost\n127.0.1.1 {}\n", boot.hostname);
-            write(&self.at("etc/hosts"), &hosts)?;
         }
         let resolver = self.at("etc/resolv.conf");
         // It may be a link to a service's file that this machine does not run.

@@ -1,0 +1,168 @@
+//! Real machines: booted, restarted with other addresses, frozen, cut off, unplugged, and swept away.
+//!
+//! Needs root, and to be asked for; says so and passes otherwise. Everything runs below its own
+//! infrastructure names, beside any other.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use guestcluster_infra::machine::{self, PowerState, sweep};
+use support::{Rig, inside_a_process_namespace, skip_unless_possible};
+
+#[path = "machine/support.rs"]
+mod support;
+
+/// A control plane goes through everything that can happen to a VM, on one disk.
+#[test]
+fn a_control_plane_survives_what_happens_to_vms() {
+    if skip_unless_possible() {
+        return;
+    }
+    assert!(
+        inside_a_process_namespace("life_of_a_control_plane")
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+/// Runs as pid 1 of its own process namespace, like the infrastructure's runner.
+#[tokio::test]
+#[ignore = "started by a_control_plane_survives_what_happens_to_vms"]
+async fn life_of_a_control_plane() {
+    let rig = Rig::up("mt-life").await;
+    let mut spec = rig.control_plane("cp-0", 4, 3 << 30);
+
+    let cp = rig.host.start(&spec).await.unwrap();
+    rig.wait_for(&cp, "test -e /run/bootstrapped", 240).await;
+    rig.wait_for(&cp, support::NODE_REPORTED, 60).await;
+    let node = rig.shell(&cp, support::GET_NODE).await;
+    for expected in [
+        r#""cpu": "4""#.to_owned(),
+        format!(r#""address": "{}""#, spec.address),
+        format!(r#""machineID": "{}""#, support::UUID.replace('-', "")),
+    ] {
+        assert!(node.contains(&expected), "{expected} is not in {node}");
+    }
+    let console = fs::read_to_string(cp.console()).unwrap();
+    assert!(
+        console.contains("Cloud-init") && console.contains("initialized successfully"),
+        "{console}"
+    );
+
+    // Power button, then another address: the disk is the same machine.
+    cp.power_off().await.unwrap();
+    assert_eq!(cp.wait().await, PowerState::PowerOff);
+    rig.assert_nothing_of("cp-0").await;
+    let first_start = rig.boot_id(&node);
+    spec.address = rig.network.allocate_ip().unwrap();
+    let cp = rig.host.start(&spec).await.unwrap();
+    rig.wait_for(
+        &cp,
+        &format!("{} | grep -q {}", support::GET_NODE, spec.address),
+        60,
+    )
+    .await;
+    let node = rig.shell(&cp, support::GET_NODE).await;
+    assert_ne!(rig.boot_id(&node), first_start, "a start is a new boot");
+    assert_eq!(
+        rig.shell(&cp, "cat /var/lib/boots").await,
+        "1\n",
+        "first-boot commands run once"
+    );
+
+    // Plug.
+    cp.pull_plug().await.unwrap();
+    assert_eq!(cp.ended(), Some(PowerState::Killed));
+    rig.assert_nothing_of("cp-0").await;
+    let cp = rig.host.start(&spec).await.unwrap();
+    rig.wait_for(&cp, support::API_READY, 60).await;
+
+    // Network.
+    let member = rig.network.member_namespace(&spec.id);
+    assert!(rig.answers(spec.address));
+    rig.network.cut(&member).await.unwrap();
+    assert!(!rig.answers(spec.address));
+    assert!(
+        rig.shell(&cp, "cat /sys/class/net/eth0/carrier")
+            .await
+            .starts_with('1')
+    );
+    rig.network.restore(&member).await.unwrap();
+    // The router has given up on it, and asks for its link address anew.
+    support::wait_until(10, || rig.answers(spec.address));
+
+    // A restart that the guest itself asks for.
+    let _ = rig.shell(&cp, "systemctl reboot").await;
+    assert_eq!(cp.wait().await, PowerState::Reboot);
+    let cp = rig.host.start(&spec).await.unwrap();
+    rig.wait_for(&cp, support::API_READY, 60).await;
+
+    // Frozen it does nothing, and can be thawed, and unplugged.
+    cp.freeze().await.unwrap();
+    assert!(!rig.answers_tls(spec.address));
+    let run = tokio::time::timeout(Duration::from_secs(2), cp.exec(&["true"])).await;
+    assert!(run.is_err(), "nothing runs in a frozen machine");
+    cp.thaw().await.unwrap();
+    assert!(rig.answers_tls(spec.address));
+    cp.freeze().await.unwrap();
+    let began = Instant::now();
+    cp.pull_plug().await.unwrap();
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "took {:?}",
+        began.elapsed()
+    );
+    rig.assert_nothing_of("cp-0").await;
+
+    rig.down().await;
+}
+
+/// A runner that is killed takes its machines with it; the sweep removes the rest.
+#[tokio::test]
+async fn a_killed_run_leaves_nothing_after_a_sweep() {
+    if skip_unless_possible() {
+        return;
+    }
+    let folder = Path::new("/var/tmp/guestcluster-mt-kill");
+    sweep("mt-kill").await.unwrap();
+    machine::delete_disk(folder).unwrap();
+    let mut runner = inside_a_process_namespace("machines_until_killed")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let up = folder.join("up");
+    support::wait_until(60, || up.exists());
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    support::wait_until(10, || support::processes("mt-kill") == 0);
+    assert!(
+        !support::traces("mt-kill").is_empty(),
+        "a killed run cannot have cleaned up"
+    );
+
+    let removed = sweep("mt-kill").await.unwrap();
+    assert!(!removed.is_empty());
+    assert_eq!(support::traces("mt-kill"), Vec::<String>::new());
+    assert_eq!(
+        sweep("mt-kill").await.unwrap(),
+        Vec::<String>::new(),
+        "nothing to do twice"
+    );
+    machine::delete_disk(folder).unwrap();
+}
+
+#[tokio::test]
+#[ignore = "started by a_killed_run_leaves_nothing_after_a_sweep"]
+async fn machines_until_killed() {
+    let rig = Rig::up("mt-kill").await;
+    let running = rig.host.start(&rig.plain("m-1")).await.unwrap();
+    let frozen = rig.host.start(&rig.plain("m-2")).await.unwrap();
+    frozen.freeze().await.unwrap();
+    rig.wait_for(&running, "systemctl is-active containerd", 60)
+        .await;
+    fs::write(rig.folder.join("up"), "").unwrap();
+    let _ = Command::new("sleep").arg("600").status();
+}

@@ -1,0 +1,323 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "helpers of tests are tests"
+)]
+//! What the tests of machines share: an infrastructure of their own, and ways to look at it.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use guestcluster_infra::machine::{
+    Machine, MachineHost, MachineSpec, Seed, delete_disk, raise_limits, sweep,
+};
+use guestcluster_infra::network::Network;
+use guestcluster_infra::node_image::{self, NodeImage};
+use guestcluster_infra::progress::Progress;
+use guestcluster_infra::tools;
+
+/// The environment variable that lets these tests run: they take root and minutes.
+const ENABLE: &str = "GUESTCLUSTER_TEST_MACHINES";
+
+/// Firmware UUID of every machine of these tests.
+pub const UUID: &str = "0f8a9c5e-7d43-4a0b-9d51-3b1f6e2a7c10";
+
+/// The address that a control plane keeps whatever its own is.
+const SERVICE: &str = "10.98.0.11";
+
+/// Prints the Node object, asked for with the kubelet's own rights.
+pub const GET_NODE: &str = "curl -sf --cacert /etc/kubernetes/pki/ca.crt \
+    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.98.0.11:6443/api/v1/nodes/cp-0";
+
+/// The kubelet has reported what it is.
+pub const NODE_REPORTED: &str = "curl -sf --cacert /etc/kubernetes/pki/ca.crt \
+    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.98.0.11:6443/api/v1/nodes/cp-0 \
+    | grep -q containerRuntimeVersion";
+
+/// The API server on the machine is ready.
+pub const API_READY: &str = "curl -skf https://10.98.0.11:6443/readyz";
+
+/// True, with the reason on standard error, when machines cannot run here.
+pub fn skip_unless_possible() -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: machines need root");
+        return true;
+    }
+    if std::env::var_os(ENABLE).is_none() {
+        eprintln!(
+            "skipped: set {ENABLE}=1 to boot machines (builds the node image first if it is not built)"
+        );
+        return true;
+    }
+    // Here, and not in the process namespace below: it may have to be built.
+    image();
+    false
+}
+
+/// The node image, from the cache.
+fn image() -> NodeImage {
+    static IMAGE: OnceLock<NodeImage> = OnceLock::new();
+    let build = || {
+        let progress = Progress::plain();
+        node_image::ensure(&tools::ensure(&progress).unwrap(), &progress).unwrap()
+    };
+    IMAGE.get_or_init(build).clone()
+}
+
+/// This test program again, with one test, as pid 1 of a process namespace that dies with its parent.
+pub fn inside_a_process_namespace(test: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"]);
+    command
+}
+
+/// Network namespaces, control groups and mounts that belong to an infrastructure.
+pub fn traces(name: &str) -> Vec<String> {
+    let namespaces = Command::new("ip")
+        .args(["netns", "list"])
+        .output()
+        .unwrap()
+        .stdout;
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut found: Vec<String> = String::from_utf8(namespaces)
+        .unwrap()
+        .lines()
+        .chain(mounts.lines())
+        .filter(|line| {
+            line.contains(&format!("gc-{name}")) || line.contains(&format!("guestcluster-{name}"))
+        })
+        .map(str::to_owned)
+        .collect();
+    found.extend(groups(name).iter().map(|group| group.display().to_string()));
+    found
+}
+
+/// The run's control groups, in every hierarchy.
+fn groups(name: &str) -> Vec<PathBuf> {
+    let hierarchies = fs::read_dir("/sys/fs/cgroup")
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    hierarchies
+        .map(|path| path.join(format!("gc-{name}")))
+        .filter(|path| path.is_dir())
+        .collect()
+}
+
+/// How many processes are left in the run's control groups.
+pub fn processes(name: &str) -> usize {
+    fn below(group: &Path) -> usize {
+        let own =
+            fs::read_to_string(group.join("cgroup.procs")).map_or(0, |text| text.lines().count());
+        let children = fs::read_dir(group)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        own + children
+            .filter(|path| path.is_dir())
+            .map(|path| below(&path))
+            .sum::<usize>()
+    }
+    groups(name).iter().map(|group| below(group)).sum()
+}
+
+pub fn wait_until(seconds: u64, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(
+            began.elapsed() < Duration::from_secs(seconds),
+            "waited {seconds} s in vain"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// An infrastructure of network and machine host only.
+pub struct Rig {
+    name: &'static str,
+    pub folder: PathBuf,
+    pub network: Arc<Network>,
+    pub host: MachineHost,
+}
+
+impl Rig {
+    pub async fn up(name: &'static str) -> Self {
+        for changed in raise_limits().unwrap() {
+            eprintln!("{changed}");
+        }
+        sweep(name).await.unwrap();
+        let folder = PathBuf::from(format!("/var/tmp/guestcluster-{name}"));
+        delete_disk(&folder).unwrap();
+        fs::create_dir_all(&folder).unwrap();
+        let network = Arc::new(Network::create(name, 2).await.unwrap());
+        let helper = Path::new(env!("CARGO_BIN_EXE_guestcluster-machine-init"));
+        let host = MachineHost::new(Arc::clone(&network), helper).unwrap();
+        Self {
+            name,
+            folder,
+            network,
+            host,
+        }
+    }
+
+    pub async fn down(self) {
+        self.network.destroy().await.unwrap();
+        sweep(self.name).await.unwrap();
+        assert_eq!(traces(self.name), Vec::<String>::new());
+        delete_disk(&self.folder).unwrap();
+    }
+
+    /// A machine with no duties.
+    pub fn plain(&self, name: &str) -> MachineSpec {
+        let address = self.network.allocate_ip().unwrap();
+        let [_, _, third, fourth] = address.octets();
+        MachineSpec {
+            id: format!("test.{name}"),
+            hostname: name.to_owned(),
+            cpus: 2,
+            memory_bytes: 2 << 30,
+            address,
+            mac: format!("02:00:00:00:{third:02x}:{fourth:02x}"),
+            image: image(),
+            disk: self.folder.join("disks").join(name),
+            etcd_disk: None,
+            seed: Seed {
+                user_data: b"#cloud-config\n{}\n".to_vec(),
+                meta_data: format!("{{\"instance-id\":\"{UUID}\",\"local-hostname\":\"{name}\"}}"),
+                network_config: None,
+            },
+            run: self.folder.join("machines").join(name),
+        }
+    }
+
+    /// A machine that makes a cluster of itself, with an address that is not its own.
+    pub fn control_plane(&self, name: &str, cpus: u32, memory_bytes: u64) -> MachineSpec {
+        let user_data = format!(
+            r#"#cloud-config
+bootcmd:
+- [ip, addr, replace, {SERVICE}/32, dev, lo]
+write_files:
+- path: /etc/kubeadm.yaml
+  content: |
+    apiVersion: kubeadm.k8s.io/v1beta4
+    kind: InitConfiguration
+    localAPIEndpoint: {{advertiseAddress: {SERVICE}, bindPort: 6443}}
+    nodeRegistration: {{name: {name}, criSocket: "unix:///run/containerd/containerd.sock"}}
+    ---
+    apiVersion: kubeadm.k8s.io/v1beta4
+    kind: ClusterConfiguration
+    kubernetesVersion: {version}
+    controlPlaneEndpoint: {SERVICE}:6443
+    etcd:
+      local:
+        extraArgs:
+        - {{name: listen-client-urls, value: "https://0.0.0.0:2379"}}
+        - {{name: listen-peer-urls, value: "https://0.0.0.0:2380"}}
+    networking: {{podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/16}}
+runcmd:
+- sysctl -w net.ipv4.ip_forward=1
+- echo $(($(cat /var/lib/boots 2>/dev/null || echo 0) + 1)) > /var/lib/boots
+- systemctl enable --now containerd kubelet
+- kubeadm init --config /etc/kubeadm.yaml && touch /run/bootstrapped || touch /run/failed
+"#,
+            version = image().kubernetes
+        );
+        let mut spec = self.plain(name);
+        spec.cpus = cpus;
+        spec.memory_bytes = memory_bytes;
+        spec.seed.user_data = user_data.into_bytes();
+        spec.etcd_disk = Some(self.folder.join("disks").join(format!("{name}-etcd")));
+        spec
+    }
+
+    /// Runs a shell command in the machine and returns what it printed.
+    pub async fn shell(&self, machine: &Machine, command: &str) -> String {
+        let output = machine.exec(&["sh", "-c", command]).await.unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Waits until a shell command succeeds in the machine; shows its console if it does not.
+    pub async fn wait_for(&self, machine: &Machine, command: &str, seconds: u64) {
+        let began = Instant::now();
+        loop {
+            let output = machine.exec(&["sh", "-c", command]).await.unwrap();
+            if output.status.success() {
+                eprintln!("{:5.1} s {command}", began.elapsed().as_secs_f64());
+                return;
+            }
+            let late = began.elapsed() > Duration::from_secs(seconds);
+            let failed = machine
+                .exec(&["test", "-e", "/run/failed"])
+                .await
+                .unwrap()
+                .status
+                .success();
+            if late || failed || machine.ended().is_some() {
+                let console = fs::read_to_string(machine.console()).unwrap_or_default();
+                let tail: Vec<&str> = console.lines().rev().take(60).collect();
+                let tail: Vec<&str> = tail.into_iter().rev().collect();
+                panic!(
+                    "{command}: not within {seconds} s: {output:?}\n{}",
+                    tail.join("\n")
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Whether the machine's API server takes connections from the data centre's network.
+    pub fn answers(&self, address: Ipv4Addr) -> bool {
+        self.from_outside(&format!("exec 3<>/dev/tcp/{address}/6443"))
+    }
+
+    /// Whether it also says something.
+    pub fn answers_tls(&self, address: Ipv4Addr) -> bool {
+        self.from_outside(&format!(
+            "curl -sk -o /dev/null https://{address}:6443/readyz"
+        ))
+    }
+
+    fn from_outside(&self, command: &str) -> bool {
+        let namespace = self.network.namespace();
+        let argv = [
+            "netns", "exec", &namespace, "timeout", "3", "bash", "-c", command,
+        ];
+        let output = Command::new("ip").args(argv).output().unwrap();
+        if !output.status.success() {
+            eprintln!("{command}: {output:?}");
+        }
+        output.status.success()
+    }
+
+    /// The boot ID in a Node object.
+    pub fn boot_id(&self, node: &str) -> String {
+        let line = node
+            .lines()
+            .find(|line| line.contains("\"bootID\""))
+            .unwrap();
+        line.trim().to_owned()
+    }
+
+    /// A machine that ended has left no namespace, control group or process.
+    pub async fn assert_nothing_of(&self, name: &str) {
+        let left: Vec<String> = traces(self.name)
+            .into_iter()
+            .filter(|trace| trace.contains(&format!("test.{name}")))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        let groups: Vec<PathBuf> = groups(self.name)
+            .iter()
+            .map(|group| group.join(format!("test.{name}")))
+            .collect();
+        assert!(groups.iter().all(|group| !group.exists()), "{groups:?}");
+        assert_eq!(processes(self.name), 0);
+    }
+}
