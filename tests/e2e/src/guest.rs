@@ -5,8 +5,11 @@ mod birth;
 mod ending;
 mod faults;
 mod install;
+
 mod refusals;
 mod silence;
+
+pub use install::helm_installs_with_least_rights as install_operator;
 
 use crate::scenario;
 use crate::suite::Scenario;

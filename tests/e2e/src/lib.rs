@@ -2,6 +2,7 @@
 //! KubeVirt. Scenarios of a group run in order and may build on one another's cluster.
 
 pub mod audit;
+pub mod bench;
 pub mod cluster;
 pub mod guest;
 pub mod inside;
