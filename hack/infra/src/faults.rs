@@ -163,9 +163,7 @@ impl Breaker<'_> {
             Fault::StopApiServer => self.supervisor.hold(API_SERVER),
             Fault::StartApiServer => self.supervisor.release(API_SERVER),
             Fault::MuteLoadBalancer(scope) => {
-                self.centre
-                    .muted
-                    .send_modify(|muted| muted.extend([scope]));
+                self.centre.muted.send_modify(|muted| muted.extend([scope]));
                 Ok(())
             }
             Fault::UnmuteLoadBalancer(scope) => {

@@ -165,7 +165,10 @@ impl Guests {
                     if let Err(error) = machine.power_off().await {
                         tracing::warn!(uid, "power button: {error:#}");
                     }
-                    if tokio::time::timeout(grace, settled(ending.clone())).await.is_err() {
+                    if tokio::time::timeout(grace, settled(ending.clone()))
+                        .await
+                        .is_err()
+                    {
                         pull_plug(&machine).await;
                     }
                 }

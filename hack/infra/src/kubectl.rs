@@ -8,6 +8,15 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+/// Applies server-side, and leaves the check of the fields to the server: the client's own would
+/// download every schema first, with each call.
+pub const APPLY: [&str; 4] = [
+    "apply",
+    "--server-side",
+    "--force-conflicts",
+    "--validate=false",
+];
+
 /// kubectl as the administrator of the infrastructure.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
@@ -27,13 +36,14 @@ impl Kubectl {
     /// Creates `objects`, with the status that they carry.
     pub async fn create(&self, objects: Vec<Value>) -> anyhow::Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        self.run(&["create", "-f", "-"], list.to_string()).await
+        self.run(&["create", "--validate=false", "-f", "-"], list.to_string())
+            .await
     }
 
     /// Applies a document, YAML or JSON, server-side.
     pub async fn apply_text(&self, document: String) -> anyhow::Result<()> {
-        let arguments = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
-        self.run(&arguments, document).await
+        self.run(&[&APPLY[..], &["-f", "-"]].concat(), document)
+            .await
     }
 
     /// Runs kubectl with `arguments` and `input` on its standard input.

@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use crate::control_plane::{flags, kubeconfig_path};
 use crate::identity::Identity;
-use crate::kubectl::Kubectl;
+use crate::kubectl::{APPLY, Kubectl};
 use crate::pki::Authority;
 use crate::process::{Program, Supervisor, run};
 use crate::run_dir::RunDir;
@@ -51,13 +51,7 @@ impl KubeVirt<'_> {
     pub async fn install_definitions(&self) -> anyhow::Result<()> {
         let own = self.objects(&["crds"]).await?;
         let importer = self.cdi_crds.display().to_string();
-        let apply = [
-            "apply",
-            "--server-side",
-            "--force-conflicts",
-            "-f",
-            &importer,
-        ];
+        let apply = [&APPLY[..], &["-f", &importer]].concat();
         tokio::try_join!(
             self.kubectl.run(&apply, String::new()),
             self.kubectl.apply_text(own)

@@ -37,8 +37,7 @@ mod service;
 /// The first process of the namespace: starts the runner and collects what dies, until the runner
 /// does. Its own end ends every process of the infrastructure.
 pub fn init(name: &str) -> anyhow::Result<ExitCode> {
-    let itself = std::env::current_exe()?;
-    let runner = Command::new(itself).args(["run", name]).spawn()?;
+    let runner = Command::new("/proc/self/exe").args(["run", name]).spawn()?;
     loop {
         // The runner waits for its own children; here end those whose parents are gone.
         match wait() {

@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -26,7 +26,7 @@ use crate::control::{Control, ExecOutput, Request, StartUp};
 use crate::faults::{Fault, Target};
 use crate::machine::{HELPER, delete_disk, raise_limits, sweep};
 use crate::options::RunnerOptions;
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 use crate::run_dir::RunDir;
 use crate::status::StatusReport;
 use crate::{host_packages, node_image, tools};
@@ -91,9 +91,9 @@ pub async fn up(options: UpOptions, progress: &Progress) -> anyhow::Result<Infra
     }
     create_folders(&run)?;
     wanted.write(&run)?;
-    start_runner(&run)?;
+    let mut runner = start_runner(&run)?;
     let step = progress.step(format!("local infrastructure {}", run.name()));
-    let followed = tokio::time::timeout(START_LIMIT, follow(&run, &step)).await;
+    let followed = tokio::time::timeout(START_LIMIT, follow(&run, &mut runner, &step)).await;
     let outcome = followed.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not up in time")));
     if let Err(error) = outcome {
         stop(&run).await?;
@@ -256,7 +256,7 @@ fn create_folders(run: &RunDir) -> anyhow::Result<()> {
 /// Starts the runner as the first process of a process namespace of its own.
 ///
 /// `unshare` stays outside as its parent: killing that one, or the runner, ends everything.
-fn start_runner(run: &RunDir) -> anyhow::Result<()> {
+fn start_runner(run: &RunDir) -> anyhow::Result<Child> {
     let log = fs::File::create(run.runner_log())?;
     let child = Command::new("setsid")
         .args([
@@ -276,7 +276,7 @@ fn start_runner(run: &RunDir) -> anyhow::Result<()> {
         .spawn()
         .context("cannot start setsid")?;
     fs::write(run.pid_file(), child.id().to_string())?;
-    Ok(())
+    Ok(child)
 }
 
 /// A program that is built with this crate: beside the running one, or one folder up, where tests
@@ -294,11 +294,13 @@ fn own_program(name: &str) -> anyhow::Result<PathBuf> {
         })
 }
 
-async fn follow(run: &RunDir, step: &crate::progress::Step) -> anyhow::Result<()> {
+async fn follow(run: &RunDir, runner: &mut Child, step: &Step) -> anyhow::Result<()> {
     let mut control = loop {
         match Control::connect(run).await {
             Ok(control) => break control,
-            Err(_) if is_alive(run) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(_) if runner.try_wait()?.is_none() => {
+                tokio::time::sleep(Duration::from_millis(50)).await
+            }
             Err(_) => anyhow::bail!("the runner did not start"),
         }
     };
@@ -310,10 +312,6 @@ async fn follow(run: &RunDir, step: &crate::progress::Step) -> anyhow::Result<()
             StartUp::Failed(why) => anyhow::bail!("{why}"),
         }
     }
-}
-
-fn is_alive(run: &RunDir) -> bool {
-    runner_parent(run).is_some()
 }
 
 /// The `unshare` that is the runner's parent, if it still runs: process ids are used again, so its

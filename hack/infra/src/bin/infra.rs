@@ -1,5 +1,6 @@
 //! The runner of a local infrastructure, and its commands for the command line.
 
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -69,10 +70,12 @@ fn faults() -> String {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // kube's client logs every refused connection as an error, and outages are made on purpose here.
     let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("warn,guestcluster_infra=info"));
+        .unwrap_or_else(|_| EnvFilter::new("warn,kube_client=off,guestcluster_infra=info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     match act(arguments) {
@@ -110,11 +113,13 @@ async fn talk(name: String, verb: Verb) -> anyhow::Result<ExitCode> {
             up(options, &Progress::detect()).await?;
         }
         Verb::Down => {
-            for what in down(&name).await? {
-                println!("removed {what}");
-            }
+            let removed = down(&name).await?;
+            say(&removed
+                .iter()
+                .map(|what| format!("removed {what}\n"))
+                .collect::<String>())?;
         }
-        Verb::Status => print!("{}", Infra::open(&name).await?.status().await?),
+        Verb::Status => say(&Infra::open(&name).await?.status().await?.to_string())?,
         Verb::Fault { words } => {
             let fault = words.join(" ").parse()?;
             Infra::open(&name).await?.fault(fault).await?;
@@ -127,4 +132,12 @@ async fn talk(name: String, verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Init { .. } | Verb::Run { .. } | Verb::Container { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints to standard output; a reader that has seen enough is no error.
+fn say(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }

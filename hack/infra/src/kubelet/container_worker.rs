@@ -22,6 +22,8 @@ use super::prober::{self, ProbeKind, Verdict};
 use super::restarts::{Backoff, Policy};
 use super::view::{ContainerView, Doing};
 
+/// The running program, even when its file has been built anew meanwhile.
+const ITSELF: &str = "/proc/self/exe";
 /// Exit codes as a shell counts them.
 const SIGNALLED: i32 = 128;
 /// The code of a container that could not be started.
@@ -165,7 +167,7 @@ impl ContainerJob {
             std::fs::rename(&log, log_file(&self.folder, &self.spec.name, true))?;
         }
         let log = File::create(&log)?;
-        Command::new(std::env::current_exe()?)
+        Command::new(ITSELF)
             .arg("container")
             .arg(&file)
             .stdin(Stdio::null())

@@ -205,7 +205,10 @@ async fn wait_for_handler(desk: &Desk, instance: &str) {
     let mut changes = instances.subscribe();
     let settled = async move {
         let runs = |instance: &DynamicObject| {
-            instance.data.pointer("/status/phase").is_some_and(|phase| phase == "Running")
+            instance
+                .data
+                .pointer("/status/phase")
+                .is_some_and(|phase| phase == "Running")
         };
         while instances.get(&uid).is_some_and(|instance| runs(&instance)) {
             drop(changes.recv().await);

@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use http_body_util::Empty;
@@ -15,6 +14,7 @@ use rustls::{DigitallySignedStruct, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use super::probe::{ProbePlan, Question, Tally};
@@ -133,21 +133,12 @@ where
 {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let answer = async {
-        let response = sender.send_request(request).await?;
-        let status = response.status().as_u16();
-        anyhow::ensure!((200..400).contains(&status), "answered {status}");
-        Ok(())
-    };
-    tokio::select! {
-        answer = answer => answer,
-        // The connection ends only after the answer is read, or by an error.
-        ended = connection => {
-            ended?;
-            tokio::time::sleep(Duration::ZERO).await;
-            anyhow::bail!("the connection ended without an answer")
-        }
-    }
+    // Dropped with this function, which ends the connection.
+    let mut driver = JoinSet::new();
+    driver.spawn(connection);
+    let status = sender.send_request(request).await?.status().as_u16();
+    anyhow::ensure!((200..400).contains(&status), "answered {status}");
+    Ok(())
 }
 
 fn connector() -> anyhow::Result<TlsConnector> {

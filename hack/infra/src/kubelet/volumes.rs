@@ -65,11 +65,20 @@ impl VolumeMaker<'_> {
 
     /// Every token among the volumes, with the name of its volume.
     fn tokens(&self) -> Vec<(String, ServiceAccountTokenProjection)> {
-        let volumes = self.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let volumes = self
+            .pod
+            .spec
+            .iter()
+            .flat_map(|spec| spec.volumes.iter().flatten());
         volumes
             .flat_map(|volume| {
-                let sources = volume.projected.iter().flat_map(|projected| &projected.sources);
-                let tokens = sources.flatten().filter_map(|s| s.service_account_token.clone());
+                let sources = volume
+                    .projected
+                    .iter()
+                    .flat_map(|projected| &projected.sources);
+                let tokens = sources
+                    .flatten()
+                    .filter_map(|s| s.service_account_token.clone());
                 tokens.map(|token| (volume.name.clone(), token))
             })
             .collect()
