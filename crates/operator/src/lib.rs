@@ -1,1 +1,20 @@
 //! Observes, plans, executes and reports for GuestCluster.
+
+pub mod args;
+pub mod doors;
+pub mod error;
+pub mod etcd;
+pub mod gauges;
+pub mod guest_api;
+pub mod guest_cluster;
+pub mod keys;
+pub mod leader;
+pub mod memory;
+pub mod run;
+pub mod secret_body;
+pub mod secrets;
+pub mod stores;
+pub mod views;
+pub mod wiring;
+
+pub use error::Error;

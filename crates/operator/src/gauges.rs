@@ -1,0 +1,49 @@
+//! Gauges, read from the stores when somebody scrapes.
+
+use std::collections::BTreeMap;
+
+use guestcluster_api::{ConditionType, GuestCluster};
+use guestcluster_shell::NamespacedName;
+use guestcluster_shell::metrics::Metrics;
+use guestcluster_shell::queue::Queue;
+
+use crate::stores::Stores;
+
+/// Registers the gauges.
+pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName>) {
+    let (clusters, queue) = (stores.clusters.clone(), queue.clone());
+    metrics.collect(move |sink| {
+        let tally = clusters.fold(Tally::default(), |tally, cluster| tally.with(cluster));
+        for verdict in ["True", "False", "Unknown"] {
+            let count = tally.clusters.get(verdict).copied().unwrap_or_default();
+            let help = "Guest clusters by the status of their condition Ready";
+            sink.gauge("clusters", help, &[("ready", verdict)], f64::from(count));
+        }
+        for (phase, count) in &tally.machines {
+            sink.gauge("machines", "Machines by phase", &[("phase", phase)], f64::from(*count));
+        }
+        let waiting = u32::try_from(queue.len()).unwrap_or(u32::MAX);
+        sink.gauge("queue_length", "Clusters that wait for a visit", &[], f64::from(waiting));
+    });
+}
+
+#[derive(Default)]
+struct Tally {
+    clusters: BTreeMap<String, u32>,
+    machines: BTreeMap<String, u32>,
+}
+
+impl Tally {
+    fn with(mut self, cluster: &GuestCluster) -> Self {
+        let status = cluster.status.clone().unwrap_or_default();
+        let ready = ConditionType::Ready.as_str();
+        let verdict = status.conditions.iter().find(|condition| condition.type_ == ready);
+        let verdict = verdict.map_or("Unknown", |condition| &condition.status);
+        *self.clusters.entry(verdict.to_owned()).or_default() += 1;
+        let workers = status.workers.iter().flat_map(|pool| &pool.machines);
+        for machine in status.control_plane.machines.iter().chain(workers) {
+            *self.machines.entry(machine.phase.clone()).or_default() += 1;
+        }
+        self
+    }
+}

@@ -1,0 +1,137 @@
+//! One snapshot of a guest cluster and what surrounds it: from the stores, and from what is asked
+//! of the guest.
+
+mod authorities;
+mod consoles;
+mod convert;
+mod probes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use guestcluster_api::GuestCluster;
+use guestcluster_foreign::core::LauncherPod;
+use guestcluster_planner::observed::{Infra, Observed};
+use guestcluster_planner::wanted::Settings;
+use guestcluster_planner::{Wanted, render};
+use guestcluster_shell::NamespacedName;
+use kube::{Resource, ResourceExt};
+
+use super::Context;
+use crate::memory::Memory;
+use crate::stores::{Stores, of_cluster};
+
+pub(super) use probes::{endpoint_door, member_doors};
+
+/// What one reconcile looks at.
+pub(super) struct Subject<'a> {
+    pub(super) key: &'a NamespacedName,
+    pub(super) cluster: &'a GuestCluster,
+    pub(super) wanted: &'a Wanted,
+}
+
+impl Context {
+    /// Looks at a cluster. Never fails: what cannot be asked is unknown, which is a value.
+    pub(super) async fn observe(&self, subject: &Subject<'_>, memory: &mut Memory) -> Observed {
+        let mut seen = from_stores(&self.stores, subject);
+        seen.infra = infra(&self.stores, &self.settings, &subject.key.namespace);
+        seen.taken = memory.taken(self.time());
+        seen.damaged_secrets = self.check_authorities(subject, &seen, memory).await;
+        self.probe(subject, &mut seen, memory).await;
+        seen.consoles = self.read_consoles(subject, &seen, memory).await;
+        seen
+    }
+}
+
+/// What the stores hold of a cluster.
+fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
+    let (key, uid) = (subject.key, &*subject.wanted.identity.uid);
+    let launchers = launchers(stores, key, uid);
+    let instance = |instance: &_| {
+        let instance: &guestcluster_foreign::kubevirt::VirtualMachineInstance = instance;
+        convert::instance(instance, launchers.get(&instance.name_any()).map(AsRef::as_ref))
+    };
+    let golden = NamespacedName::new(&key.namespace, &render::golden_name(subject.wanted));
+    let mut disks = convert::by_name(&of_cluster(&stores.disks, key, uid), convert::disk);
+    if let Some(image) = stores.disks.get(&golden) {
+        disks.insert(image.name_any(), convert::disk(&image));
+    }
+    Observed {
+        secrets: convert::by_name(&of_cluster(&stores.secrets, key, uid), convert::secret),
+        services: convert::by_name(&of_cluster(&stores.services, key, uid), convert::service),
+        slices: convert::by_name(&of_cluster(&stores.slices, key, uid), convert::slice),
+        claims: convert::by_name(&of_cluster(&stores.claims, key, uid), convert::meta),
+        vms: convert::by_name(&of_cluster(&stores.vms, key, uid), convert::vm),
+        instances: convert::by_name(&of_cluster(&stores.instances, key, uid), instance),
+        image_shared: subject.wanted.identity.deleting && image_shared(stores, subject),
+        disks,
+        ..Observed::default()
+    }
+}
+
+/// Launcher Pods by machine; of several, the one that was made last.
+fn launchers(
+    stores: &Stores,
+    key: &NamespacedName,
+    uid: &str,
+) -> BTreeMap<String, Arc<LauncherPod>> {
+    let mut launchers = of_cluster(&stores.launchers, key, uid);
+    launchers.sort_by_key(|pod| pod.meta().creation_timestamp.as_ref().map(|time| time.0));
+    launchers
+        .into_iter()
+        .filter_map(|pod| Some((convert::meta(pod.as_ref()).machine?, pod)))
+        .collect()
+}
+
+/// Whether another cluster of the namespace, which stays, uses the same golden image.
+fn image_shared(stores: &Stores, subject: &Subject<'_>) -> bool {
+    let golden = render::golden_name(subject.wanted);
+    stores.clusters.fold(false, |shared, other| {
+        let meta = other.meta();
+        let neighbour = meta.namespace.as_deref() == Some(&*subject.key.namespace)
+            && meta.uid != subject.cluster.metadata.uid
+            && meta.deletion_timestamp.is_none();
+        shared
+            || neighbour
+                && Wanted::parse(other, &Settings::default())
+                    .is_ok_and(|other| render::golden_name(&other) == golden)
+    })
+}
+
+fn infra(stores: &Stores, settings: &Settings, namespace: &str) -> Infra {
+    let ranges = |texts: &mut dyn Iterator<Item = &String>| {
+        texts.filter_map(|text| text.parse().ok()).collect::<BTreeSet<_>>()
+    };
+    let hosts = stores.hosts.all();
+    let mut pods = ranges(&mut hosts.iter().flat_map(|host| &host.spec.pod_cidrs));
+    pods.extend(&settings.infra_pod_ranges);
+    let mut services = stores.service_ranges.fold(BTreeSet::new(), |mut all, range| {
+        all.extend(ranges(&mut range.spec.cidrs.iter()));
+        all
+    });
+    services.extend(&settings.infra_service_ranges);
+    let classes = stores.storage_classes.all();
+    let is_default = |annotations: &BTreeMap<String, String>| {
+        annotations.get("storageclass.kubernetes.io/is-default-class").is_some_and(|v| v == "true")
+    };
+    let for_guests = stores
+        .namespaces
+        .get(&NamespacedName::new("", namespace))
+        .is_some_and(|namespace| {
+            namespace.labels().get(guestcluster_api::labels::GUESTS_NAMESPACE).is_some_and(|v| v == "true")
+        });
+    Infra {
+        namespace_for_guests: for_guests,
+        pod_ranges: pods.into_iter().collect(),
+        service_ranges: services.into_iter().collect(),
+        kubevirt: stores.kubevirts.fold(None, |found, kubevirt| {
+            found.or_else(|| kubevirt.status.as_ref()?.observed_kube_virt_version.clone())
+        }),
+        storage_classes: classes.iter().map(|class| class.name_any()).collect(),
+        default_storage_class: classes
+            .iter()
+            .find(|class| is_default(class.annotations()))
+            .map(|class| class.name_any()),
+        hosts: hosts.iter().map(|host| convert::host(host)).collect(),
+    }
+}

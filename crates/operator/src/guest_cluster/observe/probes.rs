@@ -1,0 +1,192 @@
+//! Asking a guest: when it can matter, and no more often than it does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use guestcluster_api::names;
+use guestcluster_planner::action::Authority;
+use guestcluster_planner::observed::{Observed, Probe};
+use guestcluster_shell::NamespacedName;
+use guestcluster_shell::clock::Instant;
+
+use super::Subject;
+use crate::doors::Door;
+use crate::etcd::{CLIENT_PORT, EtcdClient};
+use crate::guest_api::GuestApi;
+use crate::guest_cluster::Context;
+use crate::memory::{Memory, Probes};
+
+/// How old an answer may be while something is on its way.
+const FRESH: Duration = Duration::from_millis(400);
+/// How old it may be while nothing is.
+const SETTLED: Duration = Duration::from_secs(45);
+/// The longest that a guest which does not answer is left alone while something is on its way.
+const SILENT: Duration = Duration::from_secs(15);
+
+impl Context {
+    /// Asks the guest, or answers from memory.
+    pub(super) async fn probe(
+        &self,
+        subject: &Subject<'_>,
+        seen: &mut Observed,
+        memory: &mut Memory,
+    ) {
+        if !matters(subject, seen) {
+            memory.probes = Probes::default();
+            return;
+        }
+        let time = self.time();
+        let stale = self.memories.take_stale(subject.key);
+        let settled = self.memories.is_settled(subject.key);
+        if stale || is_due(&memory.probes, settled, time) {
+            let before = std::mem::take(&mut memory.probes);
+            let (guest, etcd) = futures::join!(self.ask_guest(subject, seen), self.ask_etcd(subject, seen));
+            let failed = matches!(guest, Probe::Unreachable(_));
+            let failures = if failed { before.failures.saturating_add(1) } else { 0 };
+            memory.probes = Probes { guest, etcd, asked: Some(time), failures };
+        }
+        seen.guest = memory.probes.guest.clone();
+        seen.etcd = memory.probes.etcd.clone();
+    }
+
+    async fn ask_guest(
+        &self,
+        subject: &Subject<'_>,
+        seen: &Observed,
+    ) -> Probe<guestcluster_planner::observed::Guest> {
+        let Some(door) = endpoint_door(subject, seen) else { return Probe::NotAsked };
+        let tokens: BTreeSet<String> =
+            seen.secrets.values().filter_map(|secret| secret.token_id.clone()).collect();
+        let guest = GuestApi { doors: &self.doors, calls: &self.guest_calls, door: &door };
+        guest.observe(&tokens).await
+    }
+
+    async fn ask_etcd(
+        &self,
+        subject: &Subject<'_>,
+        seen: &Observed,
+    ) -> Probe<guestcluster_planner::observed::Etcd> {
+        let members = member_doors(subject.key, seen);
+        let etcd = EtcdClient { doors: &self.doors, calls: &self.guest_calls, members: &members };
+        etcd.observe().await
+    }
+}
+
+/// A guest is asked once its control plane has answered a probe of KubeVirt's or ours, and no more
+/// once it is to go: a deletion does not depend on it.
+fn matters(subject: &Subject<'_>, seen: &Observed) -> bool {
+    let initialised = subject.cluster.status.as_ref().is_some_and(|status| status.initialised);
+    let control_plane =
+        |pool: Option<&String>| pool.is_some_and(|pool| pool == names::CONTROL_PLANE_POOL);
+    let serves = seen.vms.values().any(|vm| vm.ready && control_plane(vm.meta.pool.as_ref()));
+    !subject.wanted.identity.deleting && (initialised || serves)
+}
+
+/// Whether it is time to ask again. A guest that stays silent is asked less and less often: each
+/// attempt costs a reconcile the wait for its timeout.
+fn is_due(probes: &Probes, settled: bool, time: Instant) -> bool {
+    let Some(asked) = probes.asked else { return true };
+    let pause = match (settled, probes.failures) {
+        (true, 0) => SETTLED,
+        (false, 0) => FRESH,
+        (_, failures) => Duration::from_secs(1).saturating_mul(1 << failures.min(6)).min(SILENT),
+    };
+    time.saturating_duration_since(asked) >= pause
+}
+
+/// The way to the guest's API server: through its endpoint Service, whatever clients use.
+pub(in crate::guest_cluster) fn endpoint_door(subject: &Subject<'_>, seen: &Observed) -> Option<Door> {
+    let cluster = &*subject.key.name;
+    let service = seen.services.get(&names::endpoint_service(cluster))?;
+    let address = service.cluster_ip.as_ref()?;
+    let port = subject.wanted.endpoint().port;
+    let (host, _) = guestcluster_planner::decide::endpoint(subject.wanted, seen)?;
+    door(subject.key, seen, Authority::Kubernetes).map(|door| Door {
+        url: format!("https://{address}:{port}"),
+        server_name: Some(host),
+        ..door
+    })
+}
+
+/// The ways to the members of the guest's etcd, by machine: to each at its own Service address.
+pub(in crate::guest_cluster) fn member_doors(
+    key: &NamespacedName,
+    seen: &Observed,
+) -> BTreeMap<String, Door> {
+    let Some(door) = door(key, seen, Authority::Etcd) else { return BTreeMap::new() };
+    let machines = seen.services.iter().filter_map(|(name, service)| {
+        let control_plane = service.meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL);
+        let runs = seen.instances.get(name).is_some_and(|instance| instance.phase == "Running");
+        let address = service.cluster_ip.as_ref().filter(|_| control_plane && runs)?;
+        let url = format!("https://{address}:{CLIENT_PORT}");
+        Some((name.clone(), Door { url, ..door.clone() }))
+    });
+    machines.collect()
+}
+
+/// A door of this authority, without its place.
+fn door(key: &NamespacedName, seen: &Observed, authority: Authority) -> Option<Door> {
+    let secret = seen.secrets.get(&authority.secret(&key.name))?;
+    Some(Door {
+        cluster: key.clone(),
+        authority,
+        secret_version: secret.meta.resource_version.clone(),
+        url: String::new(),
+        server_name: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use guestcluster_planner::observed::{Instance, Meta, Secret, Service};
+    use guestcluster_shell::clock::monotonic;
+
+    use super::*;
+
+    fn probes(asked: Instant, failures: u32) -> Probes {
+        Probes { asked: Some(asked), failures, ..Probes::default() }
+    }
+
+    #[test]
+    fn a_settled_guest_is_asked_seldom_and_a_growing_one_often() {
+        let start = monotonic();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert!(is_due(&Probes::default(), true, start));
+        assert!(!is_due(&probes(start, 0), true, after(40)));
+        assert!(is_due(&probes(start, 0), true, after(45)));
+        assert!(is_due(&probes(start, 0), false, after(1)));
+    }
+
+    #[test]
+    fn a_silent_guest_is_asked_less_and_less_often() {
+        let start = monotonic();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert!(!is_due(&probes(start, 2), false, after(3)));
+        assert!(is_due(&probes(start, 2), false, after(4)));
+        assert!(is_due(&probes(start, 30), false, after(15)));
+    }
+
+    #[test]
+    fn a_member_is_reached_at_its_service_while_its_machine_runs() {
+        let control_plane = || Meta { pool: Some("cp".to_owned()), ..Meta::default() };
+        let service = |meta, ip: &str| Service {
+            meta,
+            cluster_ip: Some(ip.to_owned()),
+            ..Service::default()
+        };
+        let running = || Instance { phase: "Running".to_owned(), ..Instance::default() };
+        let mut seen = Observed::default();
+        seen.secrets.insert("a-etcd".to_owned(), Secret::default());
+        seen.services = [
+            ("a-cp-1".to_owned(), service(control_plane(), "10.98.0.1")),
+            ("a-cp-2".to_owned(), service(control_plane(), "10.98.0.2")),
+            ("a-api".to_owned(), service(Meta::default(), "10.98.0.3")),
+        ]
+        .into();
+        seen.instances =
+            [("a-cp-1".to_owned(), running()), ("a-api".to_owned(), running())].into();
+        let doors = member_doors(&NamespacedName::new("n", "a"), &seen);
+        assert_eq!(doors.keys().collect::<Vec<_>>(), ["a-cp-1"]);
+        assert_eq!(doors["a-cp-1"].url, "https://10.98.0.1:2379");
+    }
+}

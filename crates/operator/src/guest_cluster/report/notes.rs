@@ -1,0 +1,146 @@
+//! Events: what was done, and conditions that changed.
+
+use guestcluster_api::{ConditionType, GuestCluster, GuestClusterStatus, Reason};
+use guestcluster_planner::Action;
+use guestcluster_planner::action::Kind;
+use guestcluster_shell::events::{Note, Severity};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::super::execute::Done;
+use super::super::{Context, Round};
+
+impl Context {
+    /// Tells of actions that a person would want to know of.
+    pub(super) async fn publish_actions(&self, round: &Round<'_>, done: &Done<'_>) {
+        let cluster = round.subject.cluster;
+        let notes = done.actions.iter().filter_map(|action| note(action, &round.subject.key.namespace));
+        let published = notes.map(|note| self.events.publish(cluster, note));
+        futures::future::join_all(published).await;
+    }
+
+    /// Tells of conditions that changed.
+    pub(super) async fn publish_edges(&self, cluster: &GuestCluster, after: &GuestClusterStatus) {
+        let before = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let notes = after.conditions.iter().filter_map(|condition| edge(before, condition));
+        let published = notes.map(|note| self.events.publish(cluster, note));
+        futures::future::join_all(published).await;
+    }
+}
+
+/// What an action is worth saying, if anything.
+fn note(action: &Action, namespace: &str) -> Option<Note> {
+    let (severity, reason, about) = match action {
+        Action::Create(object) if object.kind == Kind::VirtualMachine => {
+            (Severity::Normal, "MachineCreated", Some((object.kind, object.name.clone())))
+        }
+        Action::Delete { object, .. } if object.kind == Kind::VirtualMachine => {
+            (Severity::Normal, "MachineDeleted", Some((object.kind, object.name.clone())))
+        }
+        Action::RemoveEtcdMember { machine, .. } => {
+            (Severity::Warning, "EtcdMemberRemoved", Some((Kind::VirtualMachine, machine.clone())))
+        }
+        Action::RetainDisk { object, .. } => {
+            (Severity::Normal, "DiskRetained", Some((Kind::Claim, object.name.clone())))
+        }
+        Action::MintKubeconfig { .. } => (Severity::Normal, "KubeconfigCreated", None),
+        Action::ApplyCni { .. } => (Severity::Normal, "PodNetworkApplied", None),
+        Action::AddFinalizer
+        | Action::RemoveFinalizer
+        | Action::RecordOrdinals(_)
+        | Action::MintAuthority { .. }
+        | Action::Create(_)
+        | Action::Apply(_)
+        | Action::WriteUserData(_)
+        | Action::ScrubUserData { .. }
+        | Action::ExtendToken { .. }
+        | Action::DeleteToken { .. }
+        | Action::LabelNode { .. }
+        | Action::Delete { .. } => return None,
+    };
+    let text = match action {
+        Action::Delete { object, why } => format!("deleted {}: {why}", object.name),
+        other => format!("{}: {}", other.kind(), other.subject()),
+    };
+    let about = about.map(|(kind, name)| ObjectReference {
+        api_version: Some(kind.api_version().to_owned()),
+        kind: Some(kind.name().to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name),
+        ..ObjectReference::default()
+    });
+    Some(Note { severity, reason, action: action.kind(), text, about })
+}
+
+/// What the change of a condition is worth saying. The first verdict is none: until then nothing
+/// was promised.
+fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
+    let former = before.iter().find(|condition| condition.type_ == after.type_)?;
+    let type_ = ConditionType::ALL.into_iter().find(|type_| type_.as_str() == after.type_)?;
+    let reason = Reason::ALL.iter().find(|reason| reason.as_str() == after.reason)?;
+    let severity = match type_ {
+        // What these two tell, the others tell better.
+        ConditionType::Reconciling | ConditionType::Stalled => return None,
+        ConditionType::Paused | ConditionType::Deleting => Severity::Normal,
+        ConditionType::Ready
+        | ConditionType::Accepted
+        | ConditionType::PlacementHealthy
+        | ConditionType::CertificatesReady
+        | ConditionType::EndpointReady
+        | ConditionType::ControlPlaneAvailable
+        | ConditionType::EtcdHealthy
+        | ConditionType::WorkersAvailable => match (&*former.status, &*after.status) {
+            ("True", "False") => Severity::Warning,
+            (_, "True") => Severity::Normal,
+            // Refused from the start, or for another reason than before.
+            ("Unknown", "False") if type_ == ConditionType::Accepted => Severity::Warning,
+            _ => return None,
+        },
+    };
+    let text = format!("{} is {}: {}", after.type_, after.status, after.message);
+    let note =
+        Note { severity, reason: reason.as_str(), action: type_.as_str(), text, about: None };
+    (former.status != after.status).then_some(note)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn condition(type_: &str, status: &str) -> Condition {
+        Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: "Degraded".to_owned(),
+            message: "words".to_owned(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        }
+    }
+
+    #[rstest]
+    #[case::worse("Ready", "True", "False", Some(Severity::Warning))]
+    #[case::better("Ready", "False", "True", Some(Severity::Normal))]
+    #[case::no_change("Ready", "False", "False", None)]
+    #[case::not_known_any_more("Ready", "True", "Unknown", None)]
+    #[case::paused("Paused", "False", "True", Some(Severity::Normal))]
+    #[case::work("Reconciling", "False", "True", None)]
+    fn an_event_tells_of_an_edge(
+        #[case] type_: &str,
+        #[case] before: &str,
+        #[case] after: &str,
+        #[case] severity: Option<Severity>,
+    ) {
+        let note = edge(&[condition(type_, before)], &condition(type_, after));
+        assert_eq!(note.map(|note| note.severity), severity);
+    }
+
+    #[test]
+    fn no_event_tells_of_the_first_verdict() {
+        assert!(edge(&[], &condition("Ready", "False")).is_none());
+    }
+}

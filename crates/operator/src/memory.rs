@@ -1,0 +1,128 @@
+//! What is known of each cluster besides the stores: answers of its guest, consoles, and what was
+//! done last. Nothing here must survive a restart: all of it is asked or found out again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use guestcluster_planner::observed::{Etcd, Guest, Probe};
+use guestcluster_shell::NamespacedName;
+use guestcluster_shell::clock::Instant;
+
+/// How long the discovery that somebody holds a name counts before it is tried again.
+const TAKEN: Duration = Duration::from_secs(30);
+
+/// What is known of one cluster.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// The last answers of the guest.
+    pub probes: Probes,
+    /// Names that others hold, what holds them, and when that was found out.
+    pub taken: BTreeMap<String, (String, Instant)>,
+    /// Authorities' Secrets as last read: version, and what is wrong with it.
+    pub authorities: BTreeMap<String, (String, Option<String>)>,
+    /// Consoles by machine.
+    pub consoles: BTreeMap<String, Console>,
+    /// When its status was last written.
+    pub status_written: Option<Instant>,
+}
+
+/// The last answers of a guest.
+#[derive(Debug, Default)]
+pub struct Probes {
+    /// Of its API server.
+    pub guest: Probe<Guest>,
+    /// Of its etcd.
+    pub etcd: Probe<Etcd>,
+    /// When they were asked for.
+    pub asked: Option<Instant>,
+    /// How often in a row it did not answer.
+    pub failures: u32,
+}
+
+/// The console of a machine whose first boot is not over.
+#[derive(Debug)]
+pub struct Console {
+    /// UID of the instance.
+    pub instance: String,
+    /// When it was first seen to run.
+    pub running_since: Instant,
+    /// When it was last read.
+    pub read: Option<Instant>,
+    /// Its last lines.
+    pub lines: Vec<String>,
+}
+
+impl Memory {
+    /// Names that others hold, as far as that is still to be believed.
+    pub fn taken(&mut self, now: Instant) -> BTreeMap<String, String> {
+        self.taken.retain(|_, (_, since)| now.saturating_duration_since(*since) < TAKEN);
+        self.taken.iter().map(|(name, (owner, _))| (name.clone(), owner.clone())).collect()
+    }
+}
+
+/// The memories of all clusters, and which of them want attention. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Memories {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    memories: BTreeMap<NamespacedName, Memory>,
+    /// Clusters whose guest must be asked anew, because something of theirs has changed.
+    stale: BTreeSet<NamespacedName>,
+    /// Clusters in which nothing is on its way.
+    settled: BTreeSet<NamespacedName>,
+}
+
+impl Memories {
+    /// Takes a cluster's memory for one reconcile. One that is not put back, because the
+    /// reconcile was cut off, is lost, and what it held is found out again.
+    pub fn take(&self, cluster: &NamespacedName) -> Memory {
+        self.lock().memories.remove(cluster).unwrap_or_default()
+    }
+
+    /// Puts a memory back.
+    pub fn put(&self, cluster: &NamespacedName, memory: Memory) {
+        self.lock().memories.insert(cluster.clone(), memory);
+    }
+
+    /// Forgets a cluster that is gone.
+    pub fn forget(&self, cluster: &NamespacedName) {
+        let mut shared = self.lock();
+        shared.memories.remove(cluster);
+        shared.stale.remove(cluster);
+        shared.settled.remove(cluster);
+    }
+
+    /// The answers of a cluster's guest are out of date.
+    pub fn invalidate(&self, cluster: &NamespacedName) {
+        self.lock().stale.insert(cluster.clone());
+    }
+
+    /// Whether the answers are out of date, which they are not after this call.
+    pub fn take_stale(&self, cluster: &NamespacedName) -> bool {
+        self.lock().stale.remove(cluster)
+    }
+
+    /// Whether anything is on its way in a cluster.
+    pub fn set_settled(&self, cluster: &NamespacedName, settled: bool) {
+        let mut shared = self.lock();
+        if settled {
+            shared.settled.insert(cluster.clone());
+        } else {
+            shared.settled.remove(cluster);
+        }
+    }
+
+    /// Whether nothing is on its way in a cluster.
+    pub fn is_settled(&self, cluster: &NamespacedName) -> bool {
+        self.lock().settled.contains(cluster)
+    }
+
+    /// Each change is one call, so a panic elsewhere leaves the value whole.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

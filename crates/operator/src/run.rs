@@ -1,0 +1,229 @@
+//! The parts of the operator, put together and run until the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use guestcluster_api::labels::managers;
+use guestcluster_planner::wanted::Settings;
+use guestcluster_shell::NamespacedName;
+use guestcluster_shell::apply::Writer;
+use guestcluster_shell::backoff::Jitter;
+use guestcluster_shell::events::Events;
+use guestcluster_shell::health::Health;
+use guestcluster_shell::lease::{Candidate, Elector, NamedLease, Timing};
+use guestcluster_shell::metrics::Metrics;
+use guestcluster_shell::queue::{Limits, Loop, Queue};
+use guestcluster_shell::server::Server;
+use guestcluster_shell::shutdown::{self, Cause, Shutdown, Stop};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client, Config};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tracing::{error, info, warn};
+
+use crate::args::Args;
+use crate::doors::Doors;
+use crate::gauges;
+use crate::guest_cluster::Context;
+use crate::keys::KeyPool;
+use crate::leader::Leader;
+use crate::memory::Memories;
+use crate::secrets::SecretReader;
+use crate::wiring::{Gate, Installed, Wiring};
+
+/// Name of the program: of its Lease, in events, and before each metric.
+const NAME: &str = "guestcluster-operator";
+/// How long one call to the infrastructure cluster may take.
+const CALL: Duration = Duration::from_secs(5);
+/// How long one call to a guest may take.
+const GUEST_CALL: Duration = Duration::from_millis(2500);
+/// A burst of changes of one cluster becomes one visit.
+const DEBOUNCE: Duration = Duration::from_millis(15);
+/// How often a store that is not full yet is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// A loop that has not turned for so long is stuck.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Runs until a signal, a lost lease or a failure ends it.
+///
+/// # Errors
+/// If a part cannot be set up.
+pub async fn run(args: Args) -> anyhow::Result<Cause> {
+    let mut config = Config::infer().await.context("no way to the infrastructure cluster")?;
+    let agent = concat!("guestcluster-operator/", env!("CARGO_PKG_VERSION"));
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    let client = Client::try_from(config).context("no client for the infrastructure cluster")?;
+    let listener = TcpListener::bind(args.http_address)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.http_address))?;
+    let (stop, shutdown) = shutdown::channel();
+    let mut tasks = Tasks { set: JoinSet::new(), stop: stop.clone() };
+    let (health, metrics) = (Health::new(), Metrics::new("guestcluster_operator"));
+    let server = Server { health: health.clone(), metrics: metrics.clone() };
+    let until = shutdown.clone();
+    tasks.spawn("probe server", async move { server.serve(listener, &until).await });
+    let signals = stop.clone();
+    tasks.spawn("signals", async move { signals.on_signals().await });
+
+    let installed = tokio::select! {
+        installed = Installed::ask(&client) => installed,
+        cause = shutdown.requested() => return Ok(cause),
+    };
+    let (queue, memories) = (Queue::new(DEBOUNCE), Memories::default());
+    let wiring = Wiring::new(&client, &queue, &memories, installed);
+    for gate in wiring.gates.clone() {
+        let full = move || {
+            let empty = || format!("the first list of {} is not complete", gate.kind);
+            gate.store.is_ready().then_some(()).ok_or_else(empty)
+        };
+        health.check("stores", full);
+    }
+    for feed in wiring.feeds {
+        tasks.spawn("watch", async move {
+            feed.await;
+            Ok(())
+        });
+    }
+    let (keys, fill) = KeyPool::new();
+    tasks.spawn("keys", async move {
+        fill.await;
+        Ok(())
+    });
+    gauges::register(&metrics, &wiring.stores, &queue);
+
+    let identity = identity(&args);
+    let election = Election::begin(&args, &client, (&identity, &stop))?;
+    let settings = Settings {
+        infra_pod_ranges: args.infra_pod_cidrs.clone(),
+        infra_service_ranges: args.infra_service_cidrs.clone(),
+    };
+    let writer = Writer::new(managers::OPERATOR, CALL);
+    let secrets = SecretReader::new(client.clone(), writer.clone());
+    let reconcile_metrics = metrics.reconcile();
+    let context = Arc::new(Context {
+        ledger: wiring.stores.ledger(),
+        stores: wiring.stores,
+        memories,
+        settings,
+        writer,
+        status_writer: Writer::new(managers::STATUS, CALL),
+        guest_calls: Writer::new(managers::GUEST, GUEST_CALL),
+        doors: Doors::new(secrets.clone()),
+        secrets,
+        keys,
+        leader: election.leader.clone(),
+        events: Events::new(client.clone(), NAME, &identity),
+        metrics: reconcile_metrics.clone(),
+        client,
+    });
+    if wait(&context.leader, &wiring.gates, &shutdown).await {
+        let limits = Limits { concurrency: args.concurrency, ..Limits::default() };
+        let visits = Loop::new(queue, limits, Jitter::from_seed(rand::random()))
+            .pulse(health.pulse("reconcile", SILENCE))
+            .metrics(reconcile_metrics);
+        info!(concurrency = args.concurrency, "working");
+        let cut_off = visits
+            .run(&shutdown, |key: NamespacedName| {
+                let context = Arc::clone(&context);
+                async move { context.reconcile(&key).await }
+            })
+            .await;
+        if !cut_off.is_empty() {
+            warn!(clusters = cut_off.len(), "visits were cut off");
+        }
+    }
+    let cause = shutdown.requested().await;
+    election.end().await;
+    Ok(cause)
+}
+
+/// Waits until this replica leads and its stores are full; `false` if it is to end before.
+async fn wait(leader: &Leader, gates: &[Gate], shutdown: &Shutdown) -> bool {
+    let ready = async {
+        let leads = leader.elected().await;
+        while !gates.iter().all(|gate| gate.store.is_ready()) {
+            tokio::time::sleep(LOOK).await;
+        }
+        leads
+    };
+    tokio::select! {
+        leads = ready => leads,
+        _ = shutdown.requested() => false,
+    }
+}
+
+/// The election, and how to leave it.
+struct Election {
+    leader: Leader,
+    leave: oneshot::Sender<()>,
+    task: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Election {
+    fn begin(
+        args: &Args,
+        client: &Client,
+        (identity, stop): (&str, &Stop),
+    ) -> anyhow::Result<Self> {
+        let (leave, left) = oneshot::channel();
+        if !args.leader_election {
+            return Ok(Self { leader: Leader::Alone, leave, task: None });
+        }
+        let api = Api::<Lease>::namespaced(client.clone(), &args.lease_namespace);
+        let me = Candidate { identity: identity.to_owned(), timing: Timing::default() };
+        let (elector, leadership) = Elector::new(NamedLease::new(api, NAME), me)?;
+        let stop = stop.clone();
+        let task = tokio::spawn(async move {
+            // A sender that is gone means the same as one that has sent.
+            let leave = async {
+                let _ = left.await;
+            };
+            if let Err(error) = elector.run(leave).await {
+                error!(%error, "leadership lost");
+                stop.request(Cause::LeaseLost);
+            }
+        });
+        Ok(Self { leader: Leader::Elected(leadership), leave, task: Some(task) })
+    }
+
+    /// Frees the lease, now that nothing is written any more.
+    async fn end(self) {
+        let _ = self.leave.send(());
+        if let Some(task) = self.task
+            && let Err(error) = task.await
+        {
+            error!(%error, "the election ended badly");
+        }
+    }
+}
+
+/// Parts that run beside the loop, and whose end is the end of all.
+struct Tasks {
+    set: JoinSet<()>,
+    stop: Stop,
+}
+
+impl Tasks {
+    fn spawn<F>(&mut self, name: &'static str, part: F)
+    where
+        F: Future<Output = std::io::Result<()>> + Send + 'static,
+    {
+        let stop = self.stop.clone();
+        self.set.spawn(async move {
+            match part.await {
+                Ok(()) => {}
+                Err(error) => error!(part = name, %error, "a part of the operator failed"),
+            }
+            stop.request(Cause::Failure);
+        });
+    }
+}
+
+/// A name that no other process has, whatever it is called.
+fn identity(args: &Args) -> String {
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = args.identity.clone().unwrap_or_else(|| host().trim().to_owned());
+    format!("{name}_{:016x}", rand::random::<u64>())
+}

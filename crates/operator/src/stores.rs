@@ -1,0 +1,112 @@
+//! Everything that is watched in the infrastructure cluster, as stores.
+
+use std::sync::Arc;
+
+use guestcluster_api::{GuestCluster, labels};
+use guestcluster_foreign::cdi::DataVolume;
+use guestcluster_foreign::core::{HostNode, LauncherPod, SlimService};
+use guestcluster_foreign::kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance};
+use guestcluster_shell::NamespacedName;
+use guestcluster_shell::freshness::Ledger;
+use guestcluster_shell::store::Store;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::core::PartialObjectMeta;
+use kube::{Resource, ResourceExt};
+
+use crate::views::{ServiceRange, SlimSlice};
+
+/// The stores. Objects of clusters are indexed by the cluster's UID, so that two clusters of one
+/// name never meet.
+#[derive(Clone, Debug)]
+pub struct Stores {
+    /// Guest clusters.
+    pub clusters: Store<GuestCluster>,
+    /// Machines.
+    pub vms: Store<VirtualMachine>,
+    /// Their instances.
+    pub instances: Store<VirtualMachineInstance>,
+    /// Disks, and golden images, which belong to no cluster.
+    pub disks: Store<DataVolume>,
+    /// Claims of disks.
+    pub claims: Store<PartialObjectMeta<PersistentVolumeClaim>>,
+    /// Secrets, never with their content.
+    pub secrets: Store<PartialObjectMeta<Secret>>,
+    /// Endpoints of guests and addresses of machines.
+    pub services: Store<SlimService>,
+    /// Where addresses of machines lead.
+    pub slices: Store<SlimSlice>,
+    /// Launcher Pods.
+    pub launchers: Store<LauncherPod>,
+    /// Hosts.
+    pub hosts: Store<HostNode>,
+    /// Storage classes.
+    pub storage_classes: Store<PartialObjectMeta<StorageClass>>,
+    /// Ranges of Services; the kind exists since Kubernetes 1.33.
+    pub service_ranges: Store<ServiceRange>,
+    /// Namespaces.
+    pub namespaces: Store<PartialObjectMeta<Namespace>>,
+    /// The KubeVirt installation.
+    pub kubevirts: Store<KubeVirt>,
+}
+
+impl Stores {
+    /// A ledger that waits for our own writes to show in these stores.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::new()
+            .with(&self.clusters)
+            .with(&self.vms)
+            .with(&self.disks)
+            .with(&self.claims)
+            .with(&self.secrets)
+            .with(&self.services)
+            .with(&self.slices)
+    }
+
+    /// Objects of this cluster that our types cannot read, with the reason. Nothing may be
+    /// planned on what is only half seen.
+    pub fn unreadable(&self, uid: &str) -> Option<String> {
+        first(&self.vms, uid)
+            .or_else(|| first(&self.instances, uid))
+            .or_else(|| first(&self.disks, uid))
+            .or_else(|| first(&self.services, uid))
+            .or_else(|| first(&self.slices, uid))
+            .or_else(|| first(&self.launchers, uid))
+    }
+}
+
+fn first<K: Resource<DynamicType = ()>>(store: &Store<K>, uid: &str) -> Option<String> {
+    let (name, why) = store.unreadable(uid).into_iter().next()?;
+    Some(format!("{} {name} cannot be read: {why}", K::kind(&())))
+}
+
+/// Objects of a cluster in its namespace, without those that it has let go. The label alone is no
+/// proof: anybody may write it in another namespace.
+pub fn of_cluster<K: Resource>(store: &Store<K>, cluster: &NamespacedName, uid: &str) -> Vec<Arc<K>> {
+    let mut objects = store.labelled(uid);
+    objects.retain(|object| {
+        object.meta().namespace.as_deref() == Some(&*cluster.namespace)
+            && !object.labels().contains_key(labels::RETAINED)
+    });
+    objects
+}
+
+/// The cluster that an object of ours belongs to, by its labels.
+pub fn cluster_of<K: Resource>(object: &K) -> Option<NamespacedName> {
+    let namespace = object.meta().namespace.as_deref()?;
+    Some(NamespacedName::new(namespace, object.labels().get(labels::CLUSTER)?))
+}
+
+/// Keeps of an object's metadata what is ours and what a delete needs. Children are many.
+pub fn slim<K: Resource>(object: &mut K) {
+    let ours = |key: &String, _: &mut String| key.starts_with(labels::GROUP);
+    let meta = object.meta_mut();
+    meta.owner_references = None;
+    meta.finalizers = None;
+    meta.generate_name = None;
+    for map in [&mut meta.labels, &mut meta.annotations] {
+        if let Some(map) = map {
+            map.retain(ours);
+        }
+    }
+}

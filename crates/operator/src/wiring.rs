@@ -1,0 +1,216 @@
+//! Every watch, its store and whom it wakes.
+//!
+//! | kind | kept | wakes |
+//! |---|---|---|
+//! | GuestCluster | whole | itself |
+//! | VirtualMachine, VirtualMachineInstance | slim, of clusters | its cluster, which asks its guest anew |
+//! | DataVolume | slim, disks of ours | its cluster; a golden image: clusters of its namespace |
+//! | PersistentVolumeClaim, Secret | metadata, of clusters | its cluster |
+//! | Service, EndpointSlice, Pod | slim, of clusters | its cluster |
+//! | Node, StorageClass, ServiceCIDR, KubeVirt | slim | all clusters, those that wait for something first |
+//! | Namespace | metadata | clusters in it |
+
+mod triggers;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use guestcluster_api::{GuestCluster, labels};
+use guestcluster_foreign::cdi::DataVolume;
+use guestcluster_foreign::core::{HostNode, LauncherPod};
+use guestcluster_foreign::kubevirt::KubeVirt;
+use guestcluster_shell::NamespacedName;
+use guestcluster_shell::queue::Queue;
+use guestcluster_shell::store::{Readiness, Store, Watch};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tracing::warn;
+
+use crate::memory::Memories;
+use crate::stores::{Stores, slim};
+use triggers::{Triggers, Unchanged};
+
+/// How long to wait before asking again which kinds there are.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Everything that is watched.
+pub struct Wiring {
+    /// What the watches fill.
+    pub stores: Stores,
+    /// The watches: each must be driven.
+    pub feeds: Vec<BoxFuture<'static, ()>>,
+    /// The stores that must be full before anything is planned.
+    pub gates: Vec<Gate>,
+}
+
+impl Debug for Wiring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wiring").field("feeds", &self.feeds.len()).finish_non_exhaustive()
+    }
+}
+
+/// A store that must be full before anything is planned.
+#[derive(Clone)]
+pub struct Gate {
+    /// What it holds.
+    pub kind: String,
+    /// Whether it is full.
+    pub store: Arc<dyn Readiness>,
+}
+
+/// Kinds that an infrastructure cluster may lack. Then there are no objects of them, and no first
+/// list to wait for; the watch finds them if they come later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// KubeVirt's.
+    pub kubevirt: bool,
+    /// CDI's.
+    pub cdi: bool,
+    /// ServiceCIDR, which came with Kubernetes 1.33.
+    pub service_ranges: bool,
+}
+
+impl Installed {
+    /// Asks the API server until it has answered.
+    pub async fn ask(client: &Client) -> Self {
+        Self {
+            kubevirt: has(client, "kubevirt.io/v1", "virtualmachines").await,
+            cdi: has(client, "cdi.kubevirt.io/v1beta1", "datavolumes").await,
+            service_ranges: has(client, "networking.k8s.io/v1", "servicecidrs").await,
+        }
+    }
+}
+
+async fn has(client: &Client, group_version: &str, plural: &str) -> bool {
+    loop {
+        match client.list_api_group_resources(group_version).await {
+            Ok(list) => return list.resources.iter().any(|resource| resource.name == plural),
+            Err(kube::Error::Api(status)) if status.is_not_found() => return false,
+            Err(error) => warn!(%error, group_version, "kinds not known yet"),
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+impl Wiring {
+    /// All watches through `client`, waking clusters in `queue`.
+    pub fn new(
+        client: &Client,
+        queue: &Queue<NamespacedName>,
+        memories: &Memories,
+        installed: Installed,
+    ) -> Self {
+        let clusters = Watch::new(Api::<GuestCluster>::all(client.clone()));
+        let (clusters, clusters_feed) = clusters.split();
+        let triggers = Triggers {
+            queue: queue.clone(),
+            memories: memories.clone(),
+            clusters: clusters.clone(),
+        };
+        let mut line = Line { client, triggers: triggers.clone(), feeds: Vec::new(), gates: Vec::new() };
+        line.gate("GuestCluster", &clusters);
+        line.feeds.push(clusters_feed.run(move |c: &GuestCluster| triggers.cluster(c)).boxed());
+        let stores = line.stores(clusters, installed);
+        Self { stores, feeds: line.feeds, gates: line.gates }
+    }
+}
+
+/// Watches as they are put up.
+struct Line<'a> {
+    client: &'a Client,
+    triggers: Triggers,
+    feeds: Vec<BoxFuture<'static, ()>>,
+    gates: Vec<Gate>,
+}
+
+impl Line<'_> {
+    fn stores(&mut self, clusters: Store<GuestCluster>, installed: Installed) -> Stores {
+        Stores {
+            clusters,
+            vms: self.owned(Triggers::machine, installed.kubevirt),
+            instances: self.owned(Triggers::machine, installed.kubevirt),
+            disks: self.disks(installed.cdi),
+            claims: self.owned(Triggers::child, true),
+            secrets: self.owned(Triggers::child, true),
+            services: self.owned(Triggers::child, true),
+            slices: self.owned(Triggers::child, true),
+            launchers: self.owned::<LauncherPod>(Triggers::child, true),
+            hosts: self.hosts(),
+            storage_classes: self.surroundings(true),
+            service_ranges: self.surroundings(installed.service_ranges),
+            namespaces: self.put_up(Watch::new(self.all()), true, |triggers, namespace| {
+                triggers.namespace(namespace);
+            }),
+            kubevirts: self.surroundings::<KubeVirt>(installed.kubevirt),
+        }
+    }
+
+    /// A kind of which clusters own objects.
+    fn owned<K>(&mut self, wake: fn(&Triggers, &K), gates: bool) -> Store<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let watch = Watch::new(self.all())
+            .labels(labels::CLUSTER)
+            .indexed_by(labels::CLUSTER_UID)
+            .slim(slim);
+        self.put_up(watch, gates, wake)
+    }
+
+    /// Disks, and golden images, which belong to no cluster.
+    fn disks(&mut self, gates: bool) -> Store<DataVolume> {
+        let watch = Watch::new(self.all())
+            .labels(labels::DISK)
+            .indexed_by(labels::CLUSTER_UID)
+            .slim(slim);
+        self.put_up(watch, gates, Triggers::disk)
+    }
+
+    /// A kind that matters to all clusters.
+    fn surroundings<K>(&mut self, gates: bool) -> Store<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        self.put_up(Watch::new(self.all()), gates, |triggers, _: &K| triggers.everyone())
+    }
+
+    /// Hosts. Their kubelets write every few minutes even if nothing has changed.
+    fn hosts(&mut self) -> Store<HostNode> {
+        let (store, feed) = Watch::new(self.all::<HostNode>()).split();
+        self.gate("Node", &store);
+        let (triggers, kept, mut unchanged) =
+            (self.triggers.clone(), store.clone(), Unchanged::default());
+        let wake = move |host: &HostNode| {
+            let is_gone = kept.get(&NamespacedName::of(host)).is_none();
+            if unchanged.has_changed(host, is_gone) {
+                triggers.everyone();
+            }
+        };
+        self.feeds.push(feed.run(wake).boxed());
+        store
+    }
+
+    fn put_up<K>(&mut self, watch: Watch<K>, gates: bool, wake: fn(&Triggers, &K)) -> Store<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let (store, feed) = watch.split();
+        if gates {
+            self.gate(&K::kind(&()), &store);
+        }
+        let triggers = self.triggers.clone();
+        self.feeds.push(feed.run(move |object: &K| wake(&triggers, object)).boxed());
+        store
+    }
+
+    fn gate<K: Send + Sync + 'static>(&mut self, kind: &str, store: &Store<K>) {
+        self.gates.push(Gate { kind: kind.to_owned(), store: Arc::new(store.clone()) });
+    }
+
+    fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+}
