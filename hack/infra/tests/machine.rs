@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 
 use guestcluster_infra::machine::{self, PowerState, sweep};
 use support::{Rig, inside_a_process_namespace, skip_unless_possible};
+use user_data::Role;
 
 #[path = "machine/support.rs"]
 mod support;
+#[path = "machine/user_data.rs"]
+mod user_data;
 
 /// A control plane goes through everything that can happen to a VM, on one disk.
 #[test]
@@ -33,7 +36,8 @@ fn a_control_plane_survives_what_happens_to_vms() {
 #[ignore = "started by a_control_plane_survives_what_happens_to_vms"]
 async fn life_of_a_control_plane() {
     let rig = Rig::up("mt-life").await;
-    let mut spec = rig.control_plane("cp-0", 4, 3 << 30);
+    let mut spec = rig.node(Role::Init, "cp-0", 0);
+    spec.cpus = 4;
 
     let cp = rig.host.start(&spec).await.unwrap();
     rig.wait_for(&cp, "test -e /run/bootstrapped", 240).await;
@@ -165,4 +169,57 @@ async fn machines_until_killed() {
         .await;
     fs::write(rig.folder.join("up"), "").unwrap();
     let _ = Command::new("sleep").arg("600").status();
+}
+
+/// Prints how long 3 control planes, joining one after another, and 3 workers take, and what they weigh.
+#[test]
+#[ignore = "prints figures; takes the whole box for a minute"]
+fn three_and_three() {
+    if skip_unless_possible() {
+        return;
+    }
+    assert!(
+        inside_a_process_namespace("guest_of_six")
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+#[tokio::test]
+#[ignore = "started by three_and_three"]
+async fn guest_of_six() {
+    let rig = Rig::up("mt-six").await;
+    let began = Instant::now();
+    let first = rig
+        .host
+        .start(&rig.node(Role::Init, "cp-0", 0))
+        .await
+        .unwrap();
+    rig.wait_for(&first, "test -e /run/bootstrapped", 240).await;
+    let mut machines = vec![first.clone()];
+    for number in 3..6 {
+        let spec = rig.node(Role::JoinWorker, &format!("w-{number}"), number);
+        machines.push(rig.host.start(&spec).await.unwrap());
+    }
+    for number in 1..3 {
+        let spec = rig.node(Role::JoinControlPlane, &format!("cp-{number}"), number);
+        let machine = rig.host.start(&spec).await.unwrap();
+        rig.wait_for(&machine, "test -e /run/bootstrapped", 240)
+            .await;
+        machines.push(machine);
+    }
+    let ready =
+        "test $(kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes | grep -cw Ready) = 6";
+    rig.wait_for(&first, ready, 240).await;
+    eprintln!("3 + 3 Ready after {:.1} s", began.elapsed().as_secs_f64());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for name in ["cp-0", "cp-1", "cp-2", "w-3", "w-4", "w-5"] {
+        let (resident, cache) = rig.memory(name);
+        eprintln!("{name}: {resident} MiB resident, {cache} MiB page cache");
+    }
+    for machine in &machines {
+        machine.pull_plug().await.unwrap();
+    }
+    rig.down().await;
 }

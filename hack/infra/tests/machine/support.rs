@@ -21,26 +21,25 @@ use guestcluster_infra::node_image::{self, NodeImage};
 use guestcluster_infra::progress::Progress;
 use guestcluster_infra::tools;
 
+use crate::user_data::{Role, document, service_address};
+
 /// The environment variable that lets these tests run: they take root and minutes.
 const ENABLE: &str = "GUESTCLUSTER_TEST_MACHINES";
 
 /// Firmware UUID of every machine of these tests.
 pub const UUID: &str = "0f8a9c5e-7d43-4a0b-9d51-3b1f6e2a7c10";
 
-/// The address that a control plane keeps whatever its own is.
-const SERVICE: &str = "10.98.0.11";
-
 /// Prints the Node object, asked for with the kubelet's own rights.
 pub const GET_NODE: &str = "curl -sf --cacert /etc/kubernetes/pki/ca.crt \
-    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.98.0.11:6443/api/v1/nodes/cp-0";
+    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.98.0.10:6443/api/v1/nodes/cp-0";
 
 /// The kubelet has reported what it is.
 pub const NODE_REPORTED: &str = "curl -sf --cacert /etc/kubernetes/pki/ca.crt \
-    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.98.0.11:6443/api/v1/nodes/cp-0 \
+    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.98.0.10:6443/api/v1/nodes/cp-0 \
     | grep -q containerRuntimeVersion";
 
 /// The API server on the machine is ready.
-pub const API_READY: &str = "curl -skf https://10.98.0.11:6443/readyz";
+pub const API_READY: &str = "curl -skf https://10.98.0.10:6443/readyz";
 
 /// True, with the reason on standard error, when machines cannot run here.
 pub fn skip_unless_possible() -> bool {
@@ -198,44 +197,27 @@ impl Rig {
         }
     }
 
-    /// A machine that makes a cluster of itself, with an address that is not its own.
-    pub fn control_plane(&self, name: &str, cpus: u32, memory_bytes: u64) -> MachineSpec {
-        let user_data = format!(
-            r#"#cloud-config
-bootcmd:
-- [ip, addr, replace, {SERVICE}/32, dev, lo]
-write_files:
-- path: /etc/kubeadm.yaml
-  content: |
-    apiVersion: kubeadm.k8s.io/v1beta4
-    kind: InitConfiguration
-    localAPIEndpoint: {{advertiseAddress: {SERVICE}, bindPort: 6443}}
-    nodeRegistration: {{name: {name}, criSocket: "unix:///run/containerd/containerd.sock"}}
-    ---
-    apiVersion: kubeadm.k8s.io/v1beta4
-    kind: ClusterConfiguration
-    kubernetesVersion: {version}
-    controlPlaneEndpoint: {SERVICE}:6443
-    etcd:
-      local:
-        extraArgs:
-        - {{name: listen-client-urls, value: "https://0.0.0.0:2379"}}
-        - {{name: listen-peer-urls, value: "https://0.0.0.0:2380"}}
-    networking: {{podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/16}}
-runcmd:
-- sysctl -w net.ipv4.ip_forward=1
-- echo $(($(cat /var/lib/boots 2>/dev/null || echo 0) + 1)) > /var/lib/boots
-- systemctl enable --now containerd kubelet
-- kubeadm init --config /etc/kubeadm.yaml && touch /run/bootstrapped || touch /run/failed
-"#,
-            version = image().kubernetes
-        );
+    /// A machine that becomes a node, the `number`th of its cluster.
+    pub fn node(&self, role: Role, name: &str, number: u8) -> MachineSpec {
         let mut spec = self.plain(name);
-        spec.cpus = cpus;
-        spec.memory_bytes = memory_bytes;
-        spec.seed.user_data = user_data.into_bytes();
-        spec.etcd_disk = Some(self.folder.join("disks").join(format!("{name}-etcd")));
+        spec.memory_bytes = 3 << 30;
+        spec.seed.user_data = document(role, name, number, &image().kubernetes).into_bytes();
+        let uuid = format!("0f8a9c5e-7d43-4a0b-9d51-3b1f6e2a7c{:02x}", 16 + number);
+        spec.seed.meta_data = spec.seed.meta_data.replace(UUID, &uuid);
+        if role != Role::JoinWorker {
+            spec.etcd_disk = Some(self.folder.join("disks").join(format!("{name}-etcd")));
+            self.route(&service_address(number), spec.address);
+        }
         spec
+    }
+
+    /// Tells the router which machine has an address on its `lo`.
+    pub fn route(&self, service: &str, machine: Ipv4Addr) {
+        let (namespace, machine) = (self.network.namespace(), machine.to_string());
+        let argv = [
+            "-n", &namespace, "route", "replace", service, "via", &machine,
+        ];
+        assert!(Command::new("ip").args(argv).status().unwrap().success());
     }
 
     /// Runs a shell command in the machine and returns what it printed.
@@ -304,6 +286,23 @@ runcmd:
             .find(|line| line.contains("\"bootID\""))
             .unwrap();
         line.trim().to_owned()
+    }
+
+    /// Resident memory and page cache of a machine, in MiB.
+    pub fn memory(&self, name: &str) -> (u64, u64) {
+        let group = format!(
+            "/sys/fs/cgroup/memory/gc-{}/test.{name}/memory.stat",
+            self.name
+        );
+        let text = fs::read_to_string(group).unwrap();
+        let value = |key: &str| -> u64 {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(key))
+                .unwrap();
+            line.trim().parse::<u64>().unwrap() >> 20
+        };
+        (value("total_rss "), value("total_cache "))
     }
 
     /// A machine that ended has left no namespace, control group or process.
