@@ -45,7 +45,12 @@ pub struct Args {
     pub leader_election: bool,
 
     /// Namespace of the Lease over which replicas elect their leader.
-    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "guestcluster-system")]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "POD_NAMESPACE",
+        default_value = "guestcluster-system"
+    )]
     pub lease_namespace: String,
 
     /// Name of this replica in the election and in events; default: the host's name.
@@ -87,7 +92,10 @@ mod tests {
             "--log-format=text",
         ]);
         assert_eq!(args.infra_pod_cidrs.len(), 2);
-        assert_eq!((args.leader_election, args.log_format), (false, LogFormat::Text));
+        assert_eq!(
+            (args.leader_election, args.log_format),
+            (false, LogFormat::Text)
+        );
     }
 
     #[test]

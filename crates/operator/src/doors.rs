@@ -80,14 +80,20 @@ pub struct Doors {
 
 impl std::fmt::Debug for Doors {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Doors").field("open", &lock(&self.open).len()).finish_non_exhaustive()
+        f.debug_struct("Doors")
+            .field("open", &lock(&self.open).len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Doors {
     /// No connection yet; authorities are read through `secrets`.
     pub fn new(secrets: SecretReader) -> Self {
-        Self { secrets, identities: Mutex::default(), open: Mutex::default() }
+        Self {
+            secrets,
+            identities: Mutex::default(),
+            open: Mutex::default(),
+        }
     }
 
     /// A client for a door. Does not connect yet.
@@ -100,7 +106,13 @@ impl Doors {
             return Ok(open.client.clone());
         }
         let client = connect(door, identity)?;
-        lock(&self.open).insert(door.clone(), Open { client: client.clone(), used });
+        lock(&self.open).insert(
+            door.clone(),
+            Open {
+                client: client.clone(),
+                used,
+            },
+        );
         Ok(client)
     }
 
@@ -130,7 +142,10 @@ impl Doors {
     async fn mint(&self, door: &Door, time: i64) -> Result<Identity, Error> {
         let secret = door.authority.secret(&door.cluster.name);
         let data = self.secrets.read(&door.cluster.namespace, &secret).await?;
-        let damaged = |source| Error::DamagedSecret { secret: secret.clone(), source };
+        let damaged = |source| Error::DamagedSecret {
+            secret: secret.clone(),
+            source,
+        };
         let authority = CertificateAuthority::from_secret(&data).map_err(damaged)?;
         let profile = match door.authority {
             Authority::Etcd => ClientProfile::Etcd,
@@ -155,7 +170,10 @@ impl Doors {
         let mut open = lock(&self.open);
         open.retain(|_, open| time.saturating_duration_since(open.used) < IDLE);
         while open.len() >= OPEN {
-            let oldest = open.iter().min_by_key(|(_, open)| open.used).map(|(door, _)| door.clone());
+            let oldest = open
+                .iter()
+                .min_by_key(|(_, open)| open.used)
+                .map(|(door, _)| door.clone());
             let Some(oldest) = oldest else { break };
             open.remove(&oldest);
         }
@@ -185,7 +203,10 @@ fn connect(door: &Door, identity: Identity) -> Result<Client, Error> {
 }
 
 fn unusable(door: &Door, error: &dyn std::fmt::Display) -> Error {
-    Error::Connection { url: door.url.clone(), reason: error.to_string() }
+    Error::Connection {
+        url: door.url.clone(),
+        reason: error.to_string(),
+    }
 }
 
 /// Each change of a map is one call, so a panic elsewhere leaves it whole.

@@ -84,7 +84,10 @@ mod tests {
     use super::*;
 
     fn timeout() -> CallError {
-        CallError::Timeout { call: "get Secret a".to_owned(), limit: Duration::from_secs(1) }
+        CallError::Timeout {
+            call: "get Secret a".to_owned(),
+            limit: Duration::from_secs(1),
+        }
     }
 
     #[rstest]

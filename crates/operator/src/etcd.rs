@@ -74,7 +74,10 @@ impl EtcdClient<'_> {
         let statuses = self.statuses().await;
         let mut why = "no member answers".to_owned();
         for machine in ask_first(&statuses) {
-            match self.post::<MemberList>(machine, "/v3/cluster/member/list", &json!({})).await {
+            match self
+                .post::<MemberList>(machine, "/v3/cluster/member/list", &json!({}))
+                .await
+            {
                 Ok(list) => return Probe::Known(assemble(list, &statuses)),
                 Err(error) => why = error.to_string(),
             }
@@ -88,7 +91,10 @@ impl EtcdClient<'_> {
         let mut last = Error::Gone("no member of etcd answers".to_owned());
         for via in ask_first(&statuses).filter(|via| *via != machine) {
             let body = json!({"ID": id.to_string()});
-            match self.post::<Removed>(via, "/v3/cluster/member/remove", &body).await {
+            match self
+                .post::<Removed>(via, "/v3/cluster/member/remove", &body)
+                .await
+            {
                 Ok(Removed {}) => return Ok(()),
                 Err(error) if is_not_found(&error) => return Ok(()),
                 Err(error) => last = error,
@@ -102,11 +108,17 @@ impl EtcdClient<'_> {
         let ask = |machine: &'_ String| {
             let machine = machine.clone();
             async move {
-                let answer = self.post(&machine, "/v3/maintenance/status", &json!({})).await;
+                let answer = self
+                    .post(&machine, "/v3/maintenance/status", &json!({}))
+                    .await;
                 answer.ok().map(|status: Status| (machine, status))
             }
         };
-        futures::future::join_all(self.members.keys().map(ask)).await.into_iter().flatten().collect()
+        futures::future::join_all(self.members.keys().map(ask))
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     async fn post<T: DeserializeOwned>(
@@ -125,20 +137,31 @@ impl EtcdClient<'_> {
             .body(body.to_string().into_bytes())
             .map_err(|error| Error::Malformed(error.to_string()))?;
         let call = format!("ask {path} of {machine}");
-        self.calls.within(call, client.request(request)).await.map_err(Error::Etcd)
+        self.calls
+            .within(call, client.request(request))
+            .await
+            .map_err(Error::Etcd)
     }
 }
 
 /// Machines whose member answered, those first that know a leader: only they can answer for the
 /// quorum.
 fn ask_first(statuses: &BTreeMap<String, Status>) -> impl Iterator<Item = &str> {
-    let led = statuses.iter().filter(|(_, status)| status.leader.is_some());
-    let alone = statuses.iter().filter(|(_, status)| status.leader.is_none());
+    let led = statuses
+        .iter()
+        .filter(|(_, status)| status.leader.is_some());
+    let alone = statuses
+        .iter()
+        .filter(|(_, status)| status.leader.is_none());
     led.chain(alone).map(|(machine, _)| machine.as_str())
 }
 
 fn assemble(list: MemberList, statuses: &BTreeMap<String, Status>) -> Etcd {
-    let follows = |name: &str| statuses.get(name).is_some_and(|status| status.leader.is_some());
+    let follows = |name: &str| {
+        statuses
+            .get(name)
+            .is_some_and(|status| status.leader.is_some())
+    };
     let members = list.members.into_iter().map(|member| EtcdMember {
         healthy: follows(&member.name),
         id: member.id,
@@ -146,13 +169,19 @@ fn assemble(list: MemberList, statuses: &BTreeMap<String, Status>) -> Etcd {
         peer_urls: member.peer_urls,
         learner: member.learner,
     });
-    Etcd { members: members.collect(), leader: statuses.values().find_map(|status| status.leader) }
+    Etcd {
+        members: members.collect(),
+        leader: statuses.values().find_map(|status| status.leader),
+    }
 }
 
 /// The gateway maps gRPC's NotFound, "member not found", to 404.
 fn is_not_found(error: &Error) -> bool {
     match error {
-        Error::Etcd(CallError::Kube { source: kube::Error::Api(status), .. }) => status.code == 404,
+        Error::Etcd(CallError::Kube {
+            source: kube::Error::Api(status),
+            ..
+        }) => status.code == 404,
         _ => false,
     }
 }
@@ -160,7 +189,8 @@ fn is_not_found(error: &Error) -> bool {
 /// 64-bit numbers are strings in protobuf's JSON, because JavaScript's numbers are not wide enough.
 fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is not an id")))
+    text.parse()
+        .map_err(|_| serde::de::Error::custom(format!("{text:?} is not an id")))
 }
 
 /// An id where `0`, as in protobuf, is none.
@@ -223,7 +253,10 @@ mod tests {
             ("a-cp-2".to_owned(), status(r#"{"leader": "7"}"#)),
             ("a-cp-3".to_owned(), status("{}")),
         ]);
-        assert_eq!(ask_first(&statuses).collect::<Vec<_>>(), ["a-cp-2", "a-cp-1", "a-cp-3"]);
+        assert_eq!(
+            ask_first(&statuses).collect::<Vec<_>>(),
+            ["a-cp-2", "a-cp-1", "a-cp-3"]
+        );
         let members = list(r#"{"members": [{"ID": "1", "name": "a-cp-1"}]}"#);
         assert!(!assemble(members, &statuses).members[0].healthy);
     }

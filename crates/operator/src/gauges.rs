@@ -20,10 +20,20 @@ pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName
             sink.gauge("clusters", help, &[("ready", verdict)], f64::from(count));
         }
         for (phase, count) in &tally.machines {
-            sink.gauge("machines", "Machines by phase", &[("phase", phase)], f64::from(*count));
+            sink.gauge(
+                "machines",
+                "Machines by phase",
+                &[("phase", phase)],
+                f64::from(*count),
+            );
         }
         let waiting = u32::try_from(queue.len()).unwrap_or(u32::MAX);
-        sink.gauge("queue_length", "Clusters that wait for a visit", &[], f64::from(waiting));
+        sink.gauge(
+            "queue_length",
+            "Clusters that wait for a visit",
+            &[],
+            f64::from(waiting),
+        );
     });
 }
 
@@ -37,7 +47,10 @@ impl Tally {
     fn with(mut self, cluster: &GuestCluster) -> Self {
         let status = cluster.status.clone().unwrap_or_default();
         let ready = ConditionType::Ready.as_str();
-        let verdict = status.conditions.iter().find(|condition| condition.type_ == ready);
+        let verdict = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == ready);
         let verdict = verdict.map_or("Unknown", |condition| &condition.status);
         *self.clusters.entry(verdict.to_owned()).or_default() += 1;
         let workers = status.workers.iter().flat_map(|pool| &pool.machines);

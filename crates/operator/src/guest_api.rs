@@ -18,7 +18,8 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Secret, Taint};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, Patch, PatchParams,
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, Patch,
+    PatchParams,
 };
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -130,15 +131,24 @@ impl GuestApi<'_> {
             .body(Vec::new())
             .map_err(|error| Error::Malformed(error.to_string()))?;
         let answer = client.request_text(request);
-        self.calls.within("ask /readyz".to_owned(), answer).await.map_err(Error::Guest).map(drop)
+        self.calls
+            .within("ask /readyz".to_owned(), answer)
+            .await
+            .map_err(Error::Guest)
+            .map(drop)
     }
 
     async fn nodes(&self, client: &Client) -> Result<BTreeMap<String, GuestNode>, Error> {
         let api = Api::<SlimNode>::all(client.clone());
         let params = ListParams::default();
-        let nodes = self.calls.within("list Nodes".to_owned(), api.list(&params));
+        let nodes = self
+            .calls
+            .within("list Nodes".to_owned(), api.list(&params));
         let nodes = nodes.await.map_err(Error::Guest)?;
-        Ok(nodes.into_iter().map(|node| (node.name_any(), guest_node(node))).collect())
+        Ok(nodes
+            .into_iter()
+            .map(|node| (node.name_any(), guest_node(node)))
+            .collect())
     }
 
     async fn tokens(
@@ -148,9 +158,14 @@ impl GuestApi<'_> {
     ) -> Result<BTreeMap<String, Option<Timestamp>>, Error> {
         let api = Api::<SlimToken>::namespaced(client.clone(), BOOTSTRAP_TOKEN_NAMESPACE);
         let params = ListParams::default().fields(&format!("type={BOOTSTRAP_TOKEN_SECRET_TYPE}"));
-        let tokens = self.calls.within("list bootstrap tokens".to_owned(), api.list(&params));
+        let tokens = self
+            .calls
+            .within("list bootstrap tokens".to_owned(), api.list(&params));
         let tokens = tokens.await.map_err(Error::Guest)?;
-        Ok(tokens.into_iter().filter_map(|token| own_token(token, known)).collect())
+        Ok(tokens
+            .into_iter()
+            .filter_map(|token| own_token(&token, known))
+            .collect())
     }
 
     async fn cni(&self, client: &Client) -> Result<Option<String>, Error> {
@@ -169,14 +184,20 @@ impl GuestApi<'_> {
     ) -> Result<(), Error> {
         let name = token.secret_name();
         let description = format!("lets machine {machine} join");
-        let data = token.to_secret(expires, &description).map_err(Error::Minting)?;
+        let data = token
+            .to_secret(expires, &description)
+            .map_err(Error::Minting)?;
         let metadata = json!({
             "name": name,
             "namespace": BOOTSTRAP_TOKEN_NAMESPACE,
             "labels": { labels::MACHINE: machine, labels::MANAGED_BY: labels::OPERATOR },
         });
         let body = secret_body(metadata, BOOTSTRAP_TOKEN_SECRET_TYPE, &data);
-        self.calls.create(&self.token_api().await?, &body).await.map_err(Error::Guest).map(drop)
+        self.calls
+            .create(&self.token_api().await?, &body)
+            .await
+            .map_err(Error::Guest)
+            .map(drop)
     }
 
     /// Makes a token valid until `expires` (Unix seconds).
@@ -185,7 +206,8 @@ impl GuestApi<'_> {
         let expiration = json!(ByteString(expiration.into_bytes()));
         let patch = json!([{ "op": "replace", "path": "/data/expiration", "value": expiration }]);
         let api = self.token_api().await?;
-        self.json_patch(&api, &format!("{TOKEN_PREFIX}{id}"), patch).await
+        self.json_patch(&api, &format!("{TOKEN_PREFIX}{id}"), patch)
+            .await
     }
 
     /// Takes a token back. One that is not there counts as taken back.
@@ -195,7 +217,11 @@ impl GuestApi<'_> {
         // The name is drawn at random and never used twice, so that it needs no precondition.
         let params = DeleteParams::default();
         let deletion = api.delete(&name, &params);
-        match self.calls.within(format!("delete Secret {name}"), deletion).await {
+        match self
+            .calls
+            .within(format!("delete Secret {name}"), deletion)
+            .await
+        {
             Ok(_) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(Error::Guest(error)),
@@ -212,7 +238,8 @@ impl GuestApi<'_> {
         let api = Api::<SlimNode>::all(self.client().await?);
         let node = self.calls.read(&api, name).await.map_err(Error::Guest)?;
         let node = node.ok_or_else(|| Error::Gone(format!("the guest has no Node {name}")))?;
-        self.json_patch(&api, name, node_patch(&node, labels, taint_control_plane)).await
+        self.json_patch(&api, name, node_patch(&node, labels, taint_control_plane))
+            .await
     }
 
     /// Applies objects of any kind, in order.
@@ -224,7 +251,10 @@ impl GuestApi<'_> {
             let call = format!("apply {name}");
             let patch = Patch::Apply(object);
             let applied = api.patch(&name, &params, &patch);
-            self.calls.within(call, applied).await.map_err(Error::Guest)?;
+            self.calls
+                .within(call, applied)
+                .await
+                .map_err(Error::Guest)?;
         }
         Ok(())
     }
@@ -241,11 +271,18 @@ impl GuestApi<'_> {
             ..PatchParams::default()
         };
         let patched = api.patch(name, &params, &patch);
-        self.calls.within(format!("patch {name}"), patched).await.map_err(Error::Guest).map(drop)
+        self.calls
+            .within(format!("patch {name}"), patched)
+            .await
+            .map_err(Error::Guest)
+            .map(drop)
     }
 
     async fn token_api(&self) -> Result<Api<PartialObjectMeta<Secret>>, Error> {
-        Ok(Api::namespaced(self.client().await?, BOOTSTRAP_TOKEN_NAMESPACE))
+        Ok(Api::namespaced(
+            self.client().await?,
+            BOOTSTRAP_TOKEN_NAMESPACE,
+        ))
     }
 
     async fn client(&self) -> Result<Client, Error> {
@@ -254,23 +291,39 @@ impl GuestApi<'_> {
 }
 
 fn guest_node(node: SlimNode) -> GuestNode {
-    let ready = |condition: &SlimCondition| condition.type_ == "Ready" && condition.status == "True";
+    let ready =
+        |condition: &SlimCondition| condition.type_ == "Ready" && condition.status == "True";
     GuestNode {
         uid: node.metadata.uid.unwrap_or_default(),
         ready: node.status.conditions.iter().any(ready),
         kubelet_version: node.status.node_info.kubelet_version,
         labels: node.metadata.labels.unwrap_or_default(),
-        taints: node.spec.taints.into_iter().map(|taint| taint.key).collect(),
+        taints: node
+            .spec
+            .taints
+            .into_iter()
+            .map(|taint| taint.key)
+            .collect(),
     }
 }
 
-fn own_token(
-    token: SlimToken,
-    known: &BTreeSet<String>,
-) -> Option<(String, Option<Timestamp>)> {
-    let id = token.metadata.name.as_deref()?.strip_prefix(TOKEN_PREFIX)?.to_owned();
-    let ours = token.labels().get(labels::MANAGED_BY).is_some_and(|by| by == labels::OPERATOR);
-    let expires = || std::str::from_utf8(&token.data.expiration.as_ref()?.0).ok()?.parse().ok();
+fn own_token(token: &SlimToken, known: &BTreeSet<String>) -> Option<(String, Option<Timestamp>)> {
+    let id = token
+        .metadata
+        .name
+        .as_deref()?
+        .strip_prefix(TOKEN_PREFIX)?
+        .to_owned();
+    let ours = token
+        .labels()
+        .get(labels::MANAGED_BY)
+        .is_some_and(|by| by == labels::OPERATOR);
+    let expires = || {
+        std::str::from_utf8(&token.data.expiration.as_ref()?.0)
+            .ok()?
+            .parse()
+            .ok()
+    };
     (ours || known.contains(&id)).then(|| (id.clone(), expires()))
 }
 
@@ -283,10 +336,19 @@ fn node_patch(node: &SlimNode, labels: &BTreeMap<String, String>, taint: bool) -
         steps.push(json!({ "op": "add", "path": "/metadata/labels", "value": {} }));
     }
     for (key, value) in labels {
-        let path = format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+        let path = format!(
+            "/metadata/labels/{}",
+            key.replace('~', "~0").replace('/', "~1")
+        );
         steps.push(json!({ "op": "add", "path": path, "value": value }));
     }
-    if taint && !node.spec.taints.iter().any(|taint| taint.key == CONTROL_PLANE_TAINT) {
+    if taint
+        && !node
+            .spec
+            .taints
+            .iter()
+            .any(|taint| taint.key == CONTROL_PLANE_TAINT)
+    {
         let ours = json!({ "key": CONTROL_PLANE_TAINT, "effect": "NoSchedule" });
         if node.spec.taints.is_empty() {
             steps.push(json!({ "op": "test", "path": "/spec/taints", "value": null }));
@@ -306,7 +368,9 @@ fn dynamic(client: &Client, object: &Value) -> Result<(Api<DynamicObject>, Strin
     let (Some(version), Some(kind), Some(name)) =
         (text("/apiVersion"), text("/kind"), text("/metadata/name"))
     else {
-        return Err(Error::Malformed("an object without apiVersion, kind or name".to_owned()));
+        return Err(Error::Malformed(
+            "an object without apiVersion, kind or name".to_owned(),
+        ));
     };
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -360,14 +424,17 @@ mod tests {
         let ours = json!({ labels::MANAGED_BY: labels::OPERATOR });
         let expires = "2026-12-01T00:00:00Z".parse().ok();
         assert_eq!(
-            own_token(token("bootstrap-token-abcdef", ours), &known),
+            own_token(&token("bootstrap-token-abcdef", ours), &known),
             Some(("abcdef".to_owned(), expires))
         );
         assert_eq!(
-            own_token(token("bootstrap-token-kubeadm", json!({})), &known),
+            own_token(&token("bootstrap-token-kubeadm", json!({})), &known),
             Some(("kubeadm".to_owned(), expires))
         );
-        assert_eq!(own_token(token("bootstrap-token-person", json!({})), &known), None);
+        assert_eq!(
+            own_token(&token("bootstrap-token-person", json!({})), &known),
+            None
+        );
     }
 
     #[test]
@@ -378,7 +445,10 @@ mod tests {
         }));
         let labels = [("node-role.kubernetes.io/x".to_owned(), String::new())].into();
         let patch = node_patch(&node, &labels, true);
-        assert_eq!(patch[1]["path"], "/metadata/labels/node-role.kubernetes.io~1x");
+        assert_eq!(
+            patch[1]["path"],
+            "/metadata/labels/node-role.kubernetes.io~1x"
+        );
         assert_eq!(patch[2]["op"], "test");
         assert_eq!(patch[3]["path"], "/spec/taints/-");
     }

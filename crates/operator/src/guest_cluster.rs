@@ -17,7 +17,7 @@ use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Observed, Plan, Wanted, plan};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::apply::Writer;
-use guestcluster_shell::clock::{Instant, monotonic, now};
+use guestcluster_shell::clock::{monotonic, now};
 use guestcluster_shell::events::Events;
 use guestcluster_shell::freshness::Ledger;
 use guestcluster_shell::metrics::ReconcileMetrics;
@@ -76,7 +76,9 @@ pub struct Context {
 
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("stores", &self.stores).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("stores", &self.stores)
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,11 +101,15 @@ impl Context {
         if self.is_behind(key) {
             return Ok(Requeue::After(BEHIND));
         }
-        if let Some(why) = self.stores.unreadable(cluster.metadata.uid.as_deref().unwrap_or_default()) {
+        if let Some(why) = self
+            .stores
+            .unreadable(cluster.metadata.uid.as_deref().unwrap_or_default())
+        {
             return Err(Error::Unreadable(why));
         }
         let mut memory = self.memories.take(key);
-        let outcome = self.visit(key, &cluster, &mut memory).await;
+        // Boxed: it is large, and it lives as long as the slowest of its calls.
+        let outcome = Box::pin(self.visit(key, &cluster, &mut memory)).await;
         self.memories.put(key, memory);
         outcome
     }
@@ -118,23 +124,35 @@ impl Context {
         let wanted = match Wanted::parse(cluster, &self.settings) {
             Ok(wanted) => wanted,
             Err(errors) => {
-                let status = guestcluster_planner::report::invalid(cluster, &errors, &previous, now());
+                let status =
+                    guestcluster_planner::report::invalid(cluster, &errors, &previous, now());
                 let wait = self.report_invalid(key, cluster, &status, memory).await?;
                 self.memories.set_settled(key, true);
                 return Ok(wait.map_or(Requeue::OnChange, Requeue::After));
             }
         };
-        let subject = Subject { key, cluster, wanted: &wanted };
-        let seen = self.observe(&subject, memory).await;
+        let subject = Subject {
+            key,
+            cluster,
+            wanted: &wanted,
+        };
+        let seen = Box::pin(self.observe(&subject, memory)).await;
         let now = now();
-        let begun = self.time();
+        let begun = monotonic();
         let plan = plan(&wanted, &seen, &previous, now);
-        self.metrics.planned(self.time().saturating_duration_since(begun));
+        self.metrics
+            .planned(monotonic().saturating_duration_since(begun));
         for hold in &plan.holds {
             self.metrics.held(hold.reason.as_str());
         }
         let status = guestcluster_planner::report::status(&wanted, &seen, &plan, &previous, now);
-        let round = Round { subject: &subject, seen: &seen, plan: &plan, status: &status, now };
+        let round = Round {
+            subject: &subject,
+            seen: &seen,
+            plan: &plan,
+            status: &status,
+            now,
+        };
         let done = self.execute(&round, memory).await;
         let postponed = self.report(&round, &done, memory).await;
         let requeue = requeue(&round, &done);
@@ -148,14 +166,10 @@ impl Context {
         })
     }
 
-    fn time(&self) -> Instant {
-        monotonic()
-    }
-
     /// Whether the stores lack writes of ours. One that has not shown for long is given up:
     /// creates find what exists, and deletes name the version they mean.
     fn is_behind(&self, key: &NamespacedName) -> bool {
-        let behind = self.ledger.behind(key, self.time());
+        let behind = self.ledger.behind(key, monotonic());
         for lost in behind.iter().filter(|behind| behind.expired()) {
             warn!(kind = %lost.kind, object = %lost.name, age = ?lost.age, "own write not seen");
             self.ledger.settle(key, lost);
@@ -209,7 +223,12 @@ fn is_settled(plan: &Plan, requeue: Requeue) -> bool {
 
 fn log(round: &Round<'_>, done: &execute::Done, requeue: Requeue) {
     let cluster = round.subject.key;
-    let holds: Vec<_> = round.plan.holds.iter().map(|hold| hold.reason.as_str()).collect();
+    let holds: Vec<_> = round
+        .plan
+        .holds
+        .iter()
+        .map(|hold| hold.reason.as_str())
+        .collect();
     let kinds: Vec<_> = done.actions.iter().map(|action| action.kind()).collect();
     if kinds.is_empty() {
         debug!(%cluster, ?holds, ?requeue, "nothing to do");
@@ -227,16 +246,27 @@ mod tests {
     fn long_waits_are_spread_and_short_ones_are_not() {
         let minute = Duration::from_secs(60);
         let waits: Vec<_> = ["u-1", "u-2", "u-3"].map(|uid| spread(minute, uid)).into();
-        assert!(waits.iter().all(|w| (48.0..=72.0).contains(&w.as_secs_f64())), "{waits:?}");
+        assert!(
+            waits
+                .iter()
+                .all(|w| (48.0..=72.0).contains(&w.as_secs_f64())),
+            "{waits:?}"
+        );
         assert!(waits[0] != waits[1] && waits[1] != waits[2], "{waits:?}");
-        assert_eq!(spread(Duration::from_secs(1), "u-1"), Duration::from_secs(1));
+        assert_eq!(
+            spread(Duration::from_secs(1), "u-1"),
+            Duration::from_secs(1)
+        );
     }
 
     #[test]
     fn a_cluster_is_settled_when_nothing_is_to_be_looked_at_soon() {
         let plan = Plan::default();
         assert!(is_settled(&plan, Requeue::OnChange));
-        assert!(is_settled(&plan, Requeue::After(spread(Duration::from_secs(60), "u-1"))));
+        assert!(is_settled(
+            &plan,
+            Requeue::After(spread(Duration::from_secs(60), "u-1"))
+        ));
         assert!(!is_settled(&plan, Requeue::After(Duration::from_secs(1))));
         let busy = Plan {
             actions: vec![guestcluster_planner::Action::AddFinalizer],

@@ -26,11 +26,18 @@ impl KeyPool {
             while let Ok(permit) = sender.reserve().await {
                 // Not in a reconcile: it would hold up all others.
                 let make = || ServiceAccountKeys::generate(SigningAlgorithm::Rs256);
-                let Ok(key) = tokio::task::spawn_blocking(make).await else { return };
+                let Ok(key) = tokio::task::spawn_blocking(make).await else {
+                    return;
+                };
                 permit.send(key);
             }
         };
-        (Self { keys: Arc::new(Mutex::new(receiver)) }, fill)
+        (
+            Self {
+                keys: Arc::new(Mutex::new(receiver)),
+            },
+            fill,
+        )
     }
 
     /// A key that nobody else has. `None` if the process is ending.

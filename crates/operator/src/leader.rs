@@ -29,7 +29,8 @@ impl Leader {
         match self {
             Self::Alone => true,
             Self::Elected(leadership) => {
-                let leads = |leadership: &Leadership| matches!(leadership, Leadership::Leading { .. });
+                let leads =
+                    |leadership: &Leadership| matches!(leadership, Leadership::Leading { .. });
                 leadership.clone().wait_for(leads).await.is_ok()
             }
         }

@@ -56,8 +56,12 @@ pub struct Console {
 impl Memory {
     /// Names that others hold, as far as that is still to be believed.
     pub fn taken(&mut self, now: Instant) -> BTreeMap<String, String> {
-        self.taken.retain(|_, (_, since)| now.saturating_duration_since(*since) < TAKEN);
-        self.taken.iter().map(|(name, (owner, _))| (name.clone(), owner.clone())).collect()
+        self.taken
+            .retain(|_, (_, since)| now.saturating_duration_since(*since) < TAKEN);
+        self.taken
+            .iter()
+            .map(|(name, (owner, _))| (name.clone(), owner.clone()))
+            .collect()
     }
 }
 

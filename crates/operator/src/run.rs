@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::FutureExt;
 use guestcluster_api::labels::managers;
 use guestcluster_planner::wanted::Settings;
 use guestcluster_shell::NamespacedName;
@@ -51,21 +52,17 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// If a part cannot be set up.
 pub async fn run(args: Args) -> anyhow::Result<Cause> {
-    let mut config = Config::infer().await.context("no way to the infrastructure cluster")?;
-    let agent = concat!("guestcluster-operator/", env!("CARGO_PKG_VERSION"));
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    let client = Client::try_from(config).context("no client for the infrastructure cluster")?;
-    let listener = TcpListener::bind(args.http_address)
-        .await
-        .with_context(|| format!("cannot listen on {}", args.http_address))?;
+    let client = client().await?;
     let (stop, shutdown) = shutdown::channel();
-    let mut tasks = Tasks { set: JoinSet::new(), stop: stop.clone() };
-    let (health, metrics) = (Health::new(), Metrics::new("guestcluster_operator"));
-    let server = Server { health: health.clone(), metrics: metrics.clone() };
-    let until = shutdown.clone();
-    tasks.spawn("probe server", async move { server.serve(listener, &until).await });
-    let signals = stop.clone();
-    tasks.spawn("signals", async move { signals.on_signals().await });
+    let mut tasks = Tasks {
+        set: JoinSet::new(),
+        stop: stop.clone(),
+    };
+    let outside = Outside {
+        health: Health::new(),
+        metrics: Metrics::new("guestcluster_operator"),
+    };
+    tasks.serve(&args, &outside, &shutdown).await?;
 
     let installed = tokio::select! {
         installed = Installed::ask(&client) => installed,
@@ -73,40 +70,22 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
     };
     let (queue, memories) = (Queue::new(DEBOUNCE), Memories::default());
     let wiring = Wiring::new(&client, &queue, &memories, installed);
-    for gate in wiring.gates.clone() {
-        let full = move || {
-            let empty = || format!("the first list of {} is not complete", gate.kind);
-            gate.store.is_ready().then_some(()).ok_or_else(empty)
-        };
-        health.check("stores", full);
-    }
+    outside.watch(&wiring, &queue);
     for feed in wiring.feeds {
-        tasks.spawn("watch", async move {
-            feed.await;
-            Ok(())
-        });
+        tasks.spawn("watch", feed.map(Ok));
     }
     let (keys, fill) = KeyPool::new();
-    tasks.spawn("keys", async move {
-        fill.await;
-        Ok(())
-    });
-    gauges::register(&metrics, &wiring.stores, &queue);
+    tasks.spawn("keys", fill.map(Ok));
 
     let identity = identity(&args);
     let election = Election::begin(&args, &client, (&identity, &stop))?;
-    let settings = Settings {
-        infra_pod_ranges: args.infra_pod_cidrs.clone(),
-        infra_service_ranges: args.infra_service_cidrs.clone(),
-    };
     let writer = Writer::new(managers::OPERATOR, CALL);
     let secrets = SecretReader::new(client.clone(), writer.clone());
-    let reconcile_metrics = metrics.reconcile();
     let context = Arc::new(Context {
         ledger: wiring.stores.ledger(),
         stores: wiring.stores,
         memories,
-        settings,
+        settings: settings(&args),
         writer,
         status_writer: Writer::new(managers::STATUS, CALL),
         guest_calls: Writer::new(managers::GUEST, GUEST_CALL),
@@ -115,28 +94,73 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
         keys,
         leader: election.leader.clone(),
         events: Events::new(client.clone(), NAME, &identity),
-        metrics: reconcile_metrics.clone(),
+        metrics: outside.metrics.reconcile(),
         client,
     });
     if wait(&context.leader, &wiring.gates, &shutdown).await {
-        let limits = Limits { concurrency: args.concurrency, ..Limits::default() };
+        let limits = Limits {
+            concurrency: args.concurrency,
+            ..Limits::default()
+        };
         let visits = Loop::new(queue, limits, Jitter::from_seed(rand::random()))
-            .pulse(health.pulse("reconcile", SILENCE))
-            .metrics(reconcile_metrics);
-        info!(concurrency = args.concurrency, "working");
-        let cut_off = visits
-            .run(&shutdown, |key: NamespacedName| {
-                let context = Arc::clone(&context);
-                async move { context.reconcile(&key).await }
-            })
-            .await;
-        if !cut_off.is_empty() {
-            warn!(clusters = cut_off.len(), "visits were cut off");
-        }
+            .pulse(outside.health.pulse("reconcile", SILENCE))
+            .metrics(context.metrics.clone());
+        work(visits, &context, &shutdown).await;
     }
     let cause = shutdown.requested().await;
     election.end().await;
     Ok(cause)
+}
+
+async fn client() -> anyhow::Result<Client> {
+    let mut config = Config::infer()
+        .await
+        .context("no way to the infrastructure cluster")?;
+    let agent = concat!("guestcluster-operator/", env!("CARGO_PKG_VERSION"));
+    config.headers.push((
+        http::header::USER_AGENT,
+        http::HeaderValue::from_static(agent),
+    ));
+    Client::try_from(config).context("no client for the infrastructure cluster")
+}
+
+fn settings(args: &Args) -> Settings {
+    Settings {
+        infra_pod_ranges: args.infra_pod_cidrs.clone(),
+        infra_service_ranges: args.infra_service_cidrs.clone(),
+    }
+}
+
+/// Visits clusters until the end.
+async fn work(visits: Loop<NamespacedName>, context: &Arc<Context>, shutdown: &Shutdown) {
+    info!("working");
+    let visit = |key: NamespacedName| {
+        let context = Arc::clone(context);
+        async move { context.reconcile(&key).await }
+    };
+    let cut_off = visits.run(shutdown, visit).await;
+    if !cut_off.is_empty() {
+        warn!(clusters = cut_off.len(), "visits were cut off");
+    }
+}
+
+/// What is shown of the process.
+struct Outside {
+    health: Health,
+    metrics: Metrics,
+}
+
+impl Outside {
+    fn watch(&self, wiring: &Wiring, queue: &Queue<NamespacedName>) {
+        gauges::register(&self.metrics, &wiring.stores, queue);
+        for gate in wiring.gates.clone() {
+            let full = move || {
+                let empty = || format!("the first list of {} is not complete", gate.kind);
+                gate.store.is_ready().then_some(()).ok_or_else(empty)
+            };
+            self.health.check("stores", full);
+        }
+    }
 }
 
 /// Waits until this replica leads and its stores are full; `false` if it is to end before.
@@ -169,10 +193,17 @@ impl Election {
     ) -> anyhow::Result<Self> {
         let (leave, left) = oneshot::channel();
         if !args.leader_election {
-            return Ok(Self { leader: Leader::Alone, leave, task: None });
+            return Ok(Self {
+                leader: Leader::Alone,
+                leave,
+                task: None,
+            });
         }
         let api = Api::<Lease>::namespaced(client.clone(), &args.lease_namespace);
-        let me = Candidate { identity: identity.to_owned(), timing: Timing::default() };
+        let me = Candidate {
+            identity: identity.to_owned(),
+            timing: Timing::default(),
+        };
         let (elector, leadership) = Elector::new(NamedLease::new(api, NAME), me)?;
         let stop = stop.clone();
         let task = tokio::spawn(async move {
@@ -185,7 +216,11 @@ impl Election {
                 stop.request(Cause::LeaseLost);
             }
         });
-        Ok(Self { leader: Leader::Elected(leadership), leave, task: Some(task) })
+        Ok(Self {
+            leader: Leader::Elected(leadership),
+            leave,
+            task: Some(task),
+        })
     }
 
     /// Frees the lease, now that nothing is written any more.
@@ -206,6 +241,29 @@ struct Tasks {
 }
 
 impl Tasks {
+    /// Answers probes and listens to signals.
+    async fn serve(
+        &mut self,
+        args: &Args,
+        outside: &Outside,
+        shutdown: &Shutdown,
+    ) -> anyhow::Result<()> {
+        let listener = TcpListener::bind(args.http_address)
+            .await
+            .with_context(|| format!("cannot listen on {}", args.http_address))?;
+        let server = Server {
+            health: outside.health.clone(),
+            metrics: outside.metrics.clone(),
+        };
+        let until = shutdown.clone();
+        self.spawn("probe server", async move {
+            server.serve(listener, &until).await
+        });
+        let signals = self.stop.clone();
+        self.spawn("signals", async move { signals.on_signals().await });
+        Ok(())
+    }
+
     fn spawn<F>(&mut self, name: &'static str, part: F)
     where
         F: Future<Output = std::io::Result<()>> + Send + 'static,
@@ -224,6 +282,9 @@ impl Tasks {
 /// A name that no other process has, whatever it is called.
 fn identity(args: &Args) -> String {
     let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = args.identity.clone().unwrap_or_else(|| host().trim().to_owned());
+    let name = args
+        .identity
+        .clone()
+        .unwrap_or_else(|| host().trim().to_owned());
     format!("{name}_{:016x}", rand::random::<u64>())
 }

@@ -21,7 +21,11 @@ pub fn secret_body<'a>(
     type_: &'static str,
     data: &'a SecretData,
 ) -> SecretBody<'a> {
-    SecretBody { metadata, type_, data }
+    SecretBody {
+        metadata,
+        type_,
+        data,
+    }
 }
 
 impl Serialize for SecretBody<'_> {
@@ -40,7 +44,11 @@ struct Data<'a>(&'a SecretData);
 
 impl Serialize for Data<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, STANDARD.encode(value))))
+        serializer.collect_map(
+            self.0
+                .iter()
+                .map(|(key, value)| (key, STANDARD.encode(value))),
+        )
     }
 }
 

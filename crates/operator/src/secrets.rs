@@ -33,9 +33,17 @@ impl SecretReader {
     /// [`Error::NoSecret`] if there is none of that name.
     pub async fn read(&self, namespace: &str, name: &str) -> Result<SecretData, Error> {
         let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
-        let secret =
-            self.calls.read(&api, name).await?.ok_or_else(|| Error::NoSecret(name.to_owned()))?;
+        let secret = self
+            .calls
+            .read(&api, name)
+            .await?
+            .ok_or_else(|| Error::NoSecret(name.to_owned()))?;
         // The bytes are moved, not copied: what is wiped is what was decoded.
-        Ok(secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect())
+        Ok(secret
+            .data
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key, value.0))
+            .collect())
     }
 }

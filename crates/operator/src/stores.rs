@@ -82,7 +82,11 @@ fn first<K: Resource<DynamicType = ()>>(store: &Store<K>, uid: &str) -> Option<S
 
 /// Objects of a cluster in its namespace, without those that it has let go. The label alone is no
 /// proof: anybody may write it in another namespace.
-pub fn of_cluster<K: Resource>(store: &Store<K>, cluster: &NamespacedName, uid: &str) -> Vec<Arc<K>> {
+pub fn of_cluster<K: Resource>(
+    store: &Store<K>,
+    cluster: &NamespacedName,
+    uid: &str,
+) -> Vec<Arc<K>> {
     let mut objects = store.labelled(uid);
     objects.retain(|object| {
         object.meta().namespace.as_deref() == Some(&*cluster.namespace)
@@ -94,7 +98,10 @@ pub fn of_cluster<K: Resource>(store: &Store<K>, cluster: &NamespacedName, uid: 
 /// The cluster that an object of ours belongs to, by its labels.
 pub fn cluster_of<K: Resource>(object: &K) -> Option<NamespacedName> {
     let namespace = object.meta().namespace.as_deref()?;
-    Some(NamespacedName::new(namespace, object.labels().get(labels::CLUSTER)?))
+    Some(NamespacedName::new(
+        namespace,
+        object.labels().get(labels::CLUSTER)?,
+    ))
 }
 
 /// Keeps of an object's metadata what is ours and what a delete needs. Children are many.
@@ -104,9 +111,10 @@ pub fn slim<K: Resource>(object: &mut K) {
     meta.owner_references = None;
     meta.finalizers = None;
     meta.generate_name = None;
-    for map in [&mut meta.labels, &mut meta.annotations] {
-        if let Some(map) = map {
-            map.retain(ours);
-        }
+    for map in [&mut meta.labels, &mut meta.annotations]
+        .into_iter()
+        .flatten()
+    {
+        map.retain(ours);
     }
 }

@@ -48,7 +48,9 @@ pub struct Wiring {
 
 impl Debug for Wiring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wiring").field("feeds", &self.feeds.len()).finish_non_exhaustive()
+        f.debug_struct("Wiring")
+            .field("feeds", &self.feeds.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,7 +89,12 @@ impl Installed {
 async fn has(client: &Client, group_version: &str, plural: &str) -> bool {
     loop {
         match client.list_api_group_resources(group_version).await {
-            Ok(list) => return list.resources.iter().any(|resource| resource.name == plural),
+            Ok(list) => {
+                return list
+                    .resources
+                    .iter()
+                    .any(|resource| resource.name == plural);
+            }
             Err(kube::Error::Api(status)) if status.is_not_found() => return false,
             Err(error) => warn!(%error, group_version, "kinds not known yet"),
         }
@@ -110,11 +117,24 @@ impl Wiring {
             memories: memories.clone(),
             clusters: clusters.clone(),
         };
-        let mut line = Line { client, triggers: triggers.clone(), feeds: Vec::new(), gates: Vec::new() };
+        let mut line = Line {
+            client,
+            triggers: triggers.clone(),
+            feeds: Vec::new(),
+            gates: Vec::new(),
+        };
         line.gate("GuestCluster", &clusters);
-        line.feeds.push(clusters_feed.run(move |c: &GuestCluster| triggers.cluster(c)).boxed());
+        line.feeds.push(
+            clusters_feed
+                .run(move |c: &GuestCluster| triggers.cluster(c))
+                .boxed(),
+        );
         let stores = line.stores(clusters, installed);
-        Self { stores, feeds: line.feeds, gates: line.gates }
+        Self {
+            stores,
+            feeds: line.feeds,
+            gates: line.gates,
+        }
     }
 }
 
@@ -174,7 +194,9 @@ impl Line<'_> {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     {
-        self.put_up(Watch::new(self.all()), gates, |triggers, _: &K| triggers.everyone())
+        self.put_up(Watch::new(self.all()), gates, |triggers, _: &K| {
+            triggers.everyone();
+        })
     }
 
     /// Hosts. Their kubelets write every few minutes even if nothing has changed.
@@ -202,12 +224,16 @@ impl Line<'_> {
             self.gate(&K::kind(&()), &store);
         }
         let triggers = self.triggers.clone();
-        self.feeds.push(feed.run(move |object: &K| wake(&triggers, object)).boxed());
+        self.feeds
+            .push(feed.run(move |object: &K| wake(&triggers, object)).boxed());
         store
     }
 
     fn gate<K: Send + Sync + 'static>(&mut self, kind: &str, store: &Store<K>) {
-        self.gates.push(Gate { kind: kind.to_owned(), store: Arc::new(store.clone()) });
+        self.gates.push(Gate {
+            kind: kind.to_owned(),
+            store: Arc::new(store.clone()),
+        });
     }
 
     fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use guestcluster_api::{GuestCluster, labels, names};
 use guestcluster_pki::ServiceAccountKeys;
 use guestcluster_planner::action::{Action, Authority};
+use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::error::{Classify, Error as CallError};
 use guestcluster_shell::metrics::ActionOutcome;
 use kube::Api;
@@ -38,13 +39,17 @@ pub(super) struct Done<'a> {
 impl Context {
     /// Carries out a plan until something fails.
     pub(super) async fn execute<'a>(&self, round: &Round<'a>, memory: &mut Memory) -> Done<'a> {
-        let mut done = Done { actions: Vec::new(), taken: false, outcome: Ok(()) };
+        let mut done = Done {
+            actions: Vec::new(),
+            taken: false,
+            outcome: Ok(()),
+        };
         for action in &round.plan.actions {
             match self.timed(round, action, memory).await {
                 Ok(()) => done.actions.push(action),
                 Err(Error::Infra(CallError::Taken { call, owner })) => {
                     warn!(cluster = %round.subject.key, %call, %owner, "name taken");
-                    let time = self.time();
+                    let time = monotonic();
                     for name in names_of(action, &round.subject.wanted.identity.name) {
                         memory.taken.insert(name, (owner.clone(), time));
                     }
@@ -67,14 +72,18 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<(), Error> {
         let key = self.prepared_key(action).await?;
-        let begun = self.time();
+        let begun = monotonic();
         let result = if self.leader.allows(begun, ACTION) {
             let act = self.carry_out(round, action, (key, memory));
             match tokio::time::timeout(ACTION, act).await {
                 Ok(result) => result,
                 Err(_elapsed) => {
                     let call = format!("{} {}", action.kind(), action.subject());
-                    Err(CallError::Timeout { call, limit: ACTION }.into())
+                    Err(CallError::Timeout {
+                        call,
+                        limit: ACTION,
+                    }
+                    .into())
                 }
             }
         } else {
@@ -85,17 +94,26 @@ impl Context {
             Err(Error::NotLeading) => ActionOutcome::NotLeading,
             Err(error) => ActionOutcome::Failed(error.class()),
         };
-        let took = self.time().saturating_duration_since(begun);
+        let took = monotonic().saturating_duration_since(begun);
         self.metrics.acted(action.kind(), took, outcome);
         result
     }
 
     /// A service-account key takes long to make, so it is fetched before the action's time runs.
     async fn prepared_key(&self, action: &Action) -> Result<Option<ServiceAccountKeys>, Error> {
-        let Action::MintAuthority { authority: Authority::ServiceAccount, .. } = action else {
+        let Action::MintAuthority {
+            authority: Authority::ServiceAccount,
+            ..
+        } = action
+        else {
             return Ok(None);
         };
-        self.keys.take().await.ok_or(Error::NotLeading)?.map(Some).map_err(Error::Minting)
+        self.keys
+            .take()
+            .await
+            .ok_or(Error::NotLeading)?
+            .map(Some)
+            .map_err(Error::Minting)
     }
 
     async fn carry_out(
@@ -110,8 +128,12 @@ impl Context {
             Action::RecordOrdinals(_) => {
                 self.write_status(round.subject, round.status, memory).await
             }
-            Action::MintAuthority { authority, metadata } => {
-                self.mint_authority(round, (*authority, key), metadata).await
+            Action::MintAuthority {
+                authority,
+                metadata,
+            } => {
+                self.mint_authority(round, (*authority, key), metadata)
+                    .await
             }
             Action::MintKubeconfig { endpoint, metadata } => {
                 self.mint_kubeconfig(round, endpoint, metadata).await
@@ -119,9 +141,11 @@ impl Context {
             Action::Create(object) => self.create(round, object).await,
             Action::Apply(object) => self.apply(round, object).await,
             Action::WriteUserData(recipe) => self.write_user_data(round, recipe).await,
-            Action::ScrubUserData { machine, role, secret } => {
-                self.scrub_user_data(round, (machine, *role), secret).await
-            }
+            Action::ScrubUserData {
+                machine,
+                role,
+                secret,
+            } => self.scrub_user_data(round, (machine, *role), secret).await,
             Action::Delete { object, why: _ } => self.delete(round, object).await,
             Action::RetainDisk { object, labels } => self.retain(round, object, labels).await,
             Action::RemoveEtcdMember { id, machine } => {
@@ -140,16 +164,22 @@ impl Context {
         self.memories.invalidate(round.subject.key);
         let door = endpoint_door(round.subject, round.seen)
             .ok_or_else(|| Error::Gone("the guest has no endpoint any more".to_owned()))?;
-        let guest = GuestApi { doors: &self.doors, calls: &self.guest_calls, door: &door };
+        let guest = GuestApi {
+            doors: &self.doors,
+            calls: &self.guest_calls,
+            door: &door,
+        };
         match action {
             Action::ExtendToken { token } => {
                 let expires = round.now.as_second() + guestcluster_bootstrap::TOKEN_LIFETIME;
                 guest.extend_token(token, expires).await
             }
             Action::DeleteToken { token } => guest.delete_token(token).await,
-            Action::LabelNode { node, labels, taint_control_plane } => {
-                guest.label_node(node, labels, *taint_control_plane).await
-            }
+            Action::LabelNode {
+                node,
+                labels,
+                taint_control_plane,
+            } => guest.label_node(node, labels, *taint_control_plane).await,
             Action::ApplyCni { digest: _, objects } => guest.apply(objects).await,
             Action::AddFinalizer
             | Action::RemoveFinalizer
@@ -162,9 +192,10 @@ impl Context {
             | Action::ScrubUserData { .. }
             | Action::Delete { .. }
             | Action::RetainDisk { .. }
-            | Action::RemoveEtcdMember { .. } => {
-                Err(Error::Malformed(format!("{} is no change of a guest", action.kind())))
-            }
+            | Action::RemoveEtcdMember { .. } => Err(Error::Malformed(format!(
+                "{} is no change of a guest",
+                action.kind()
+            ))),
         }
     }
 
@@ -176,23 +207,34 @@ impl Context {
     ) -> Result<(), Error> {
         self.memories.invalidate(round.subject.key);
         let members = member_doors(round.subject.key, round.seen);
-        let etcd = EtcdClient { doors: &self.doors, calls: &self.guest_calls, members: &members };
+        let etcd = EtcdClient {
+            doors: &self.doors,
+            calls: &self.guest_calls,
+            members: &members,
+        };
         etcd.remove(id, machine).await
     }
 
     async fn add_finalizer(&self, round: &Round<'_>) -> Result<(), Error> {
         let (api, cluster) = (self.clusters(round), round.subject.cluster);
-        if let Some(written) = self.writer.add_finalizer(&api, cluster, labels::FINALIZER).await? {
-            self.ledger.wrote(round.subject.key, &written, self.time());
+        if let Some(written) = self
+            .writer
+            .add_finalizer(&api, cluster, labels::FINALIZER)
+            .await?
+        {
+            self.ledger.wrote(round.subject.key, &written, monotonic());
         }
         Ok(())
     }
 
     async fn remove_finalizer(&self, round: &Round<'_>) -> Result<(), Error> {
         let (api, cluster) = (self.clusters(round), round.subject.cluster);
-        let removed = self.writer.remove_finalizer(&api, cluster, labels::FINALIZER).await?;
+        let removed = self
+            .writer
+            .remove_finalizer(&api, cluster, labels::FINALIZER)
+            .await?;
         if let Some(written) = removed {
-            self.ledger.wrote(round.subject.key, &written, self.time());
+            self.ledger.wrote(round.subject.key, &written, monotonic());
         }
         Ok(())
     }
@@ -209,12 +251,18 @@ fn names_of(action: &Action, cluster: &str) -> Vec<String> {
         Action::MintAuthority { authority, .. } => vec![authority.secret(cluster)],
         Action::MintKubeconfig { .. } => vec![names::secrets::kubeconfig(cluster)],
         Action::WriteUserData(recipe) => {
-            vec![names::user_data_secret(&recipe.machine), recipe.machine.clone()]
+            vec![
+                names::user_data_secret(&recipe.machine),
+                recipe.machine.clone(),
+            ]
         }
         Action::Create(object) | Action::Apply(object) => {
             let label = object.body.get("metadata").and_then(|m| m.get("labels"));
             let machine = label.and_then(|labels| labels.get(labels::MACHINE)?.as_str());
-            [Some(object.name.clone()), machine.map(str::to_owned)].into_iter().flatten().collect()
+            [Some(object.name.clone()), machine.map(str::to_owned)]
+                .into_iter()
+                .flatten()
+                .collect()
         }
         Action::AddFinalizer
         | Action::RemoveFinalizer

@@ -15,6 +15,7 @@ use guestcluster_planner::observed::{Infra, Observed};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Wanted, render};
 use guestcluster_shell::NamespacedName;
+use guestcluster_shell::clock::monotonic;
 use kube::{Resource, ResourceExt};
 
 use super::Context;
@@ -35,9 +36,9 @@ impl Context {
     pub(super) async fn observe(&self, subject: &Subject<'_>, memory: &mut Memory) -> Observed {
         let mut seen = from_stores(&self.stores, subject);
         seen.infra = infra(&self.stores, &self.settings, &subject.key.namespace);
-        seen.taken = memory.taken(self.time());
+        seen.taken = memory.taken(monotonic());
         seen.damaged_secrets = self.check_authorities(subject, &seen, memory).await;
-        self.probe(subject, &mut seen, memory).await;
+        Box::pin(self.probe(subject, &mut seen, memory)).await;
         seen.consoles = self.read_consoles(subject, &seen, memory).await;
         seen
     }
@@ -49,7 +50,10 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
     let launchers = launchers(stores, key, uid);
     let instance = |instance: &_| {
         let instance: &guestcluster_foreign::kubevirt::VirtualMachineInstance = instance;
-        convert::instance(instance, launchers.get(&instance.name_any()).map(AsRef::as_ref))
+        convert::instance(
+            instance,
+            launchers.get(&instance.name_any()).map(AsRef::as_ref),
+        )
     };
     let golden = NamespacedName::new(&key.namespace, &render::golden_name(subject.wanted));
     let mut disks = convert::by_name(&of_cluster(&stores.disks, key, uid), convert::disk);
@@ -100,25 +104,34 @@ fn image_shared(stores: &Stores, subject: &Subject<'_>) -> bool {
 
 fn infra(stores: &Stores, settings: &Settings, namespace: &str) -> Infra {
     let ranges = |texts: &mut dyn Iterator<Item = &String>| {
-        texts.filter_map(|text| text.parse().ok()).collect::<BTreeSet<_>>()
+        texts
+            .filter_map(|text| text.parse().ok())
+            .collect::<BTreeSet<_>>()
     };
     let hosts = stores.hosts.all();
     let mut pods = ranges(&mut hosts.iter().flat_map(|host| &host.spec.pod_cidrs));
     pods.extend(&settings.infra_pod_ranges);
-    let mut services = stores.service_ranges.fold(BTreeSet::new(), |mut all, range| {
-        all.extend(ranges(&mut range.spec.cidrs.iter()));
-        all
-    });
+    let mut services = stores
+        .service_ranges
+        .fold(BTreeSet::new(), |mut all, range| {
+            all.extend(ranges(&mut range.spec.cidrs.iter()));
+            all
+        });
     services.extend(&settings.infra_service_ranges);
     let classes = stores.storage_classes.all();
     let is_default = |annotations: &BTreeMap<String, String>| {
-        annotations.get("storageclass.kubernetes.io/is-default-class").is_some_and(|v| v == "true")
+        annotations
+            .get("storageclass.kubernetes.io/is-default-class")
+            .is_some_and(|v| v == "true")
     };
     let for_guests = stores
         .namespaces
         .get(&NamespacedName::new("", namespace))
         .is_some_and(|namespace| {
-            namespace.labels().get(guestcluster_api::labels::GUESTS_NAMESPACE).is_some_and(|v| v == "true")
+            namespace
+                .labels()
+                .get(guestcluster_api::labels::GUESTS_NAMESPACE)
+                .is_some_and(|v| v == "true")
         });
     Infra {
         namespace_for_guests: for_guests,

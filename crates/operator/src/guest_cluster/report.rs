@@ -13,7 +13,7 @@ use guestcluster_api::{ConditionType, GuestCluster, GuestClusterStatus};
 use guestcluster_planner::Action;
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::apply::{StatusWrite, TIMES, equal_ignoring};
-use guestcluster_shell::clock::Instant;
+use guestcluster_shell::clock::monotonic;
 use kube::Api;
 
 use super::execute::{ACTION, Done};
@@ -61,12 +61,14 @@ impl Context {
         self.publish_actions(round, done).await;
         // That action wrote this very status.
         if did(|action| matches!(action, Action::RecordOrdinals(_))) {
-            self.publish_edges(round.subject.cluster, round.status).await;
+            self.publish_edges(round.subject.cluster, round.status)
+                .await;
             return Ok(None);
         }
         // After actions the next round follows at once and sees more.
         let hurried = !done.actions.is_empty() && done.outcome.is_ok();
-        self.report_status(round.subject, round.status, (memory, hurried)).await
+        self.report_status(round.subject, round.status, (memory, hurried))
+            .await
     }
 
     /// Reports a specification that cannot be read.
@@ -92,7 +94,9 @@ impl Context {
         (memory, hurried): (&mut Memory, bool),
     ) -> Result<Option<Duration>, Error> {
         let before = subject.cluster.status.as_ref();
-        let age = memory.status_written.map(|at| self.time().saturating_duration_since(at));
+        let age = memory
+            .status_written
+            .map(|at| monotonic().saturating_duration_since(at));
         match decide(before, status, age)? {
             Decision::Skip => Ok(None),
             Decision::Write if hurried && age.is_some_and(|age| age < PAUSE) => Ok(None),
@@ -112,7 +116,8 @@ impl Context {
         status: &GuestClusterStatus,
         memory: &mut Memory,
     ) -> Result<(), Error> {
-        self.write(subject.key, subject.cluster, (status, memory)).await
+        self.write(subject.key, subject.cluster, (status, memory))
+            .await
     }
 
     async fn write(
@@ -121,13 +126,15 @@ impl Context {
         cluster: &GuestCluster,
         (status, memory): (&GuestClusterStatus, &mut Memory),
     ) -> Result<(), Error> {
-        let time: Instant = self.time();
+        let time = monotonic();
         if !self.leader.allows(time, ACTION) {
             return Err(Error::NotLeading);
         }
         let api = Api::<GuestCluster>::namespaced(self.client.clone(), &key.namespace);
-        if let StatusWrite::Written(written) =
-            self.status_writer.apply_status(&api, cluster, status).await?
+        if let StatusWrite::Written(written) = self
+            .status_writer
+            .apply_status(&api, cluster, status)
+            .await?
         {
             memory.status_written = Some(time);
             self.ledger.wrote(key, written.as_ref(), time);
@@ -142,10 +149,11 @@ fn decide(
     after: &GuestClusterStatus,
     age: Option<Duration>,
 ) -> Result<Decision, Error> {
-    let Some(before) = before else { return Ok(Decision::Write) };
-    let value = |status| {
-        serde_json::to_value(status).map_err(|error| Error::Malformed(error.to_string()))
+    let Some(before) = before else {
+        return Ok(Decision::Write);
     };
+    let value =
+        |status| serde_json::to_value(status).map_err(|error| Error::Malformed(error.to_string()));
     if equal_ignoring(&value(before)?, &value(after)?, TIMES) {
         return Ok(Decision::Skip);
     }
@@ -162,13 +170,18 @@ fn is_awaited(before: &GuestClusterStatus, after: &GuestClusterStatus) -> bool {
         condition.map(|condition| condition.status.clone())
     };
     let ordinals = |status: &GuestClusterStatus| {
-        let pools = status.workers.iter().map(|pool| (pool.name.clone(), pool.last_ordinal));
+        let pools = status
+            .workers
+            .iter()
+            .map(|pool| (pool.name.clone(), pool.last_ordinal));
         (status.control_plane.last_ordinal, pools.collect::<Vec<_>>())
     };
     before.initialised != after.initialised
         || before.observed_generation != after.observed_generation
         || ordinals(before) != ordinals(after)
-        || AWAITED.iter().any(|type_| verdict(before, *type_) != verdict(after, *type_))
+        || AWAITED
+            .iter()
+            .any(|type_| verdict(before, *type_) != verdict(after, *type_))
 }
 
 #[cfg(test)]
@@ -188,7 +201,10 @@ mod tests {
             last_transition_time: Time(Timestamp::from_second(second).unwrap()),
             observed_generation: Some(1),
         };
-        GuestClusterStatus { conditions: vec![condition], ..GuestClusterStatus::default() }
+        GuestClusterStatus {
+            conditions: vec![condition],
+            ..GuestClusterStatus::default()
+        }
     }
 
     fn with(change: impl FnOnce(&mut GuestClusterStatus)) -> GuestClusterStatus {
@@ -211,7 +227,10 @@ mod tests {
         #[case] decision: Decision,
     ) {
         let age = Some(Duration::from_secs(1));
-        assert_eq!(decide(Some(&status("False", 0)), &after, age).unwrap(), decision);
+        assert_eq!(
+            decide(Some(&status("False", 0)), &after, age).unwrap(),
+            decision
+        );
     }
 
     #[rstest]
@@ -219,12 +238,18 @@ mod tests {
     #[case::after_a_restart(None)]
     fn what_has_waited_is_written(#[case] age: Option<Duration>) {
         let after = with(|s| s.control_plane.ready = 1);
-        assert_eq!(decide(Some(&status("False", 0)), &after, age).unwrap(), Decision::Write);
+        assert_eq!(
+            decide(Some(&status("False", 0)), &after, age).unwrap(),
+            Decision::Write
+        );
     }
 
     #[test]
     fn the_first_status_is_written_at_once() {
         let age = Some(Duration::ZERO);
-        assert_eq!(decide(None, &status("Unknown", 0), age).unwrap(), Decision::Write);
+        assert_eq!(
+            decide(None, &status("Unknown", 0), age).unwrap(),
+            Decision::Write
+        );
     }
 }

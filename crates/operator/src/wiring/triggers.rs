@@ -73,7 +73,8 @@ impl Triggers {
     }
 
     fn of_namespace(&self, namespace: &str) {
-        for cluster in self.keys(|cluster| cluster.metadata.namespace.as_deref() == Some(namespace)) {
+        for cluster in self.keys(|cluster| cluster.metadata.namespace.as_deref() == Some(namespace))
+        {
             self.queue.add(cluster);
         }
     }
@@ -142,8 +143,14 @@ mod tests {
         let mut unchanged = Unchanged::default();
         assert!(unchanged.has_changed(&host("1", false), false), "it is new");
         assert!(!unchanged.has_changed(&host("2", false), false));
-        assert!(unchanged.has_changed(&host("3", true), false), "it was cordoned");
+        assert!(
+            unchanged.has_changed(&host("3", true), false),
+            "it was cordoned"
+        );
         assert!(unchanged.has_changed(&host("3", true), true), "it went");
-        assert!(unchanged.has_changed(&host("4", true), false), "it came back");
+        assert!(
+            unchanged.has_changed(&host("4", true), false),
+            "it came back"
+        );
     }
 }

@@ -11,6 +11,7 @@ use guestcluster_pki::{BootstrapToken, ClusterPki, ServiceAccountKeys};
 use guestcluster_planner::Wanted;
 use guestcluster_planner::action::{Authority, FirstBoot, UserData, Victim};
 use guestcluster_planner::wanted::Pool;
+use guestcluster_shell::clock::monotonic;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::core::PartialObjectMeta;
@@ -48,9 +49,10 @@ impl Context {
         let material = self.material(round, recipe.boot).await?;
         let secrets = match &material {
             Material::ControlPlane(pki) => Secrets::ControlPlane { pki, token: &token },
-            Material::Worker(authority) => {
-                Secrets::Worker { authority: authority.certificate(), token: &token }
-            }
+            Material::Worker(authority) => Secrets::Worker {
+                authority: authority.certificate(),
+                token: &token,
+            },
         };
         let document = render(&config, &secrets).map_err(|error| unfit(&recipe.machine, &error))?;
         let joins = recipe.boot != FirstBoot::Init;
@@ -58,7 +60,9 @@ impl Context {
             self.create_token(round, &token, &recipe.machine).await?;
         }
         let metadata = annotated(&recipe.metadata, token.id());
-        let made = self.create_secret(round, (&metadata, OPAQUE), &document.to_secret()).await?;
+        let made = self
+            .create_secret(round, (&metadata, OPAQUE), &document.to_secret())
+            .await?;
         if !made && joins {
             self.drop_token(round, token.id()).await;
         }
@@ -87,14 +91,16 @@ impl Context {
             &round.subject.key.namespace,
         );
         let written = self.writer.apply(&api, &body).await?;
-        self.ledger.wrote(round.subject.key, &written, self.time());
+        self.ledger.wrote(round.subject.key, &written, monotonic());
         Ok(())
     }
 
     async fn material(&self, round: &Round<'_>, boot: FirstBoot) -> Result<Material, Error> {
         let read = |authority| self.read_authority(round, authority);
         if boot == FirstBoot::JoinWorker {
-            return Ok(Material::Worker(Box::new(read(Authority::Kubernetes).await?)));
+            return Ok(Material::Worker(Box::new(
+                read(Authority::Kubernetes).await?,
+            )));
         }
         let (kubernetes, etcd, front_proxy, (secret, keys)) = futures::try_join!(
             read(Authority::Kubernetes),
@@ -121,14 +127,26 @@ impl Context {
         self.memories.invalidate(round.subject.key);
         let door = endpoint_door(round.subject, round.seen)
             .ok_or_else(|| Error::Gone("the guest has no endpoint any more".to_owned()))?;
-        let guest = GuestApi { doors: &self.doors, calls: &self.guest_calls, door: &door };
-        guest.create_token(token, machine, round.now.as_second() + TOKEN_LIFETIME).await
+        let guest = GuestApi {
+            doors: &self.doors,
+            calls: &self.guest_calls,
+            door: &door,
+        };
+        guest
+            .create_token(token, machine, round.now.as_second() + TOKEN_LIFETIME)
+            .await
     }
 
     /// Takes back a token that turned out not to be needed. One that stays lapses by itself.
     async fn drop_token(&self, round: &Round<'_>, id: &str) {
-        let Some(door) = endpoint_door(round.subject, round.seen) else { return };
-        let guest = GuestApi { doors: &self.doors, calls: &self.guest_calls, door: &door };
+        let Some(door) = endpoint_door(round.subject, round.seen) else {
+            return;
+        };
+        let guest = GuestApi {
+            doors: &self.doors,
+            calls: &self.guest_calls,
+            door: &door,
+        };
         if let Err(error) = guest.delete_token(id).await {
             debug!(%error, "needless token not taken back");
         }
@@ -136,7 +154,10 @@ impl Context {
 }
 
 fn unfit(machine: &str, error: &guestcluster_bootstrap::Error) -> Error {
-    Error::FirstBoot { machine: machine.to_owned(), reason: error.to_string() }
+    Error::FirstBoot {
+        machine: machine.to_owned(),
+        reason: error.to_string(),
+    }
 }
 
 fn draw_token() -> Result<BootstrapToken, Error> {
@@ -155,12 +176,16 @@ fn annotated(metadata: &Value, token: &str) -> Value {
 
 /// The inputs of a machine's first boot.
 fn machine_config(wanted: &Wanted, recipe: &UserData) -> Result<MachineConfig, Error> {
-    let reason = |reason: String| Error::FirstBoot { machine: recipe.machine.clone(), reason };
+    let reason = |reason: String| Error::FirstBoot {
+        machine: recipe.machine.clone(),
+        reason,
+    };
     let pool = wanted
         .pool(&recipe.pool)
         .ok_or_else(|| reason(format!("there is no pool {}", recipe.pool)))?;
     let address = |text: &String| {
-        text.parse().map_err(|_| reason(format!("{text} is not an IPv4 address")))
+        text.parse()
+            .map_err(|_| reason(format!("{text} is not an IPv4 address")))
     };
     Ok(MachineConfig {
         cluster: cluster_config(wanted, &recipe.endpoint)
@@ -176,7 +201,10 @@ fn machine_config(wanted: &Wanted, recipe: &UserData) -> Result<MachineConfig, E
 /// The inputs of the document that follows the first one. A restart needs its role and address.
 fn restart_config(round: &Round<'_>, machine: &str, role: Role) -> Result<MachineConfig, Error> {
     let wanted = round.subject.wanted;
-    let reason = |reason: String| Error::FirstBoot { machine: machine.to_owned(), reason };
+    let reason = |reason: String| Error::FirstBoot {
+        machine: machine.to_owned(),
+        reason,
+    };
     let endpoint = guestcluster_planner::decide::endpoint(wanted, round.seen)
         .ok_or_else(|| Error::Gone("the guest has no endpoint any more".to_owned()))?;
     let service_address = match role {
@@ -211,7 +239,10 @@ fn cluster_config(
     Ok(ClusterConfig {
         name: wanted.identity.name.clone(),
         version: wanted.version.parse()?,
-        endpoint: Endpoint { host: endpoint.0.clone(), port: endpoint.1 },
+        endpoint: Endpoint {
+            host: endpoint.0.clone(),
+            port: endpoint.1,
+        },
         pod_cidr: wanted.network.pod_cidr.clone(),
         service_cidr: wanted.network.service_cidr.clone(),
         dns_domain: wanted.network.dns_domain.clone(),
@@ -250,7 +281,10 @@ fn taints(pool: &Pool, boot: FirstBoot) -> Result<Vec<Taint>, guestcluster_boots
 fn boot_role(wanted: &Wanted, pool: &Pool, boot: FirstBoot) -> BootRole {
     let etcd_disk = pool.machine.etcd_disk.is_some();
     match boot {
-        FirstBoot::Init => BootRole::Init { etcd_disk, components: components(wanted) },
+        FirstBoot::Init => BootRole::Init {
+            etcd_disk,
+            components: components(wanted),
+        },
         FirstBoot::JoinControlPlane => BootRole::JoinControlPlane { etcd_disk },
         FirstBoot::JoinWorker => BootRole::JoinWorker,
     }
@@ -266,4 +300,3 @@ fn components(wanted: &Wanted) -> Components {
         etcd: control_plane.etcd.extra_args.clone(),
     }
 }
-

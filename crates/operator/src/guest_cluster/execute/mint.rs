@@ -36,7 +36,9 @@ impl Context {
                 key.ok_or_else(missing)?.to_secret()
             }
         };
-        self.create_secret(round, (metadata, CLUSTER_SECRET_TYPE), &data).await.map(drop)
+        self.create_secret(round, (metadata, CLUSTER_SECRET_TYPE), &data)
+            .await
+            .map(drop)
     }
 
     /// Makes the administrator's kubeconfig.
@@ -49,8 +51,9 @@ impl Context {
         let cluster = &round.subject.wanted.identity.name;
         let authority = self.read_authority(round, Authority::Kubernetes).await?;
         let validity = Validity::starting(round.now.as_second(), ADMIN_LIFETIME);
-        let credentials =
-            authority.issue_client(ClientProfile::Admin, validity).map_err(Error::Minting)?;
+        let credentials = authority
+            .issue_client(ClientProfile::Admin, validity)
+            .map_err(Error::Minting)?;
         let server = format!("https://{}:{}", endpoint.0, endpoint.1);
         let kubeconfig = Kubeconfig {
             cluster,
@@ -59,7 +62,9 @@ impl Context {
             credentials: &credentials,
         };
         let data = kubeconfig.render().map_err(Error::Minting)?.to_secret();
-        self.create_secret(round, (metadata, CLUSTER_SECRET_TYPE), &data).await.map(drop)
+        self.create_secret(round, (metadata, CLUSTER_SECRET_TYPE), &data)
+            .await
+            .map(drop)
     }
 
     /// Makes a Secret; `true` if this call made it.
@@ -70,7 +75,8 @@ impl Context {
         data: &SecretData,
     ) -> Result<bool, Error> {
         let body = secret_body(metadata.clone(), type_, data);
-        self.create_as::<PartialObjectMeta<Secret>, _>(round, &body).await
+        self.create_as::<PartialObjectMeta<Secret>, _>(round, &body)
+            .await
     }
 
     /// An authority from its Secret.
@@ -91,7 +97,10 @@ impl Context {
         authority: Authority,
     ) -> Result<(String, SecretData), Error> {
         let name = authority.secret(&round.subject.wanted.identity.name);
-        let data = self.secrets.read(&round.subject.key.namespace, &name).await?;
+        let data = self
+            .secrets
+            .read(&round.subject.key.namespace, &name)
+            .await?;
         Ok((name, data))
     }
 }

@@ -8,13 +8,14 @@ use guestcluster_foreign::core::SlimService;
 use guestcluster_foreign::kubevirt::VirtualMachine;
 use guestcluster_planner::action::{Kind, Object, Victim};
 use guestcluster_shell::apply::{Deleted, Target};
+use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::error::Error as CallError;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use kube::api::{ObjectMeta, Patch, PatchParams, PropagationPolicy};
 use kube::core::{NamespaceResourceScope, PartialObjectMeta, PartialObjectMetaExt};
 use kube::{Api, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::super::{Context, Round};
@@ -80,7 +81,8 @@ impl Context {
     {
         let created = self.writer.create(&self.api::<K>(round), body).await?;
         let is_new = matches!(created, guestcluster_shell::apply::Created::New(_));
-        self.ledger.wrote(round.subject.key, &created.into_object(), self.time());
+        self.ledger
+            .wrote(round.subject.key, &created.into_object(), monotonic());
         Ok(is_new)
     }
 
@@ -102,7 +104,7 @@ impl Context {
             body["metadata"]["uid"] = json!(uid);
         }
         let written = self.writer.apply(&api, &body).await?;
-        self.ledger.wrote(round.subject.key, &written, self.time());
+        self.ledger.wrote(round.subject.key, &written, monotonic());
         Ok(())
     }
 
@@ -116,13 +118,20 @@ impl Context {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let Some(live) = self.writer.read(api, &object.name).await? else { return Ok(None) };
-        let controller = live.owner_references().iter().find(|o| o.controller == Some(true));
+        let Some(live) = self.writer.read(api, &object.name).await? else {
+            return Ok(None);
+        };
+        let controller = live
+            .owner_references()
+            .iter()
+            .find(|o| o.controller == Some(true));
         if controller.is_some_and(|owner| owner.uid == round.subject.wanted.identity.uid) {
             return Ok(live.uid());
         }
-        let owner = controller
-            .map_or_else(|| "nobody".to_owned(), |owner| format!("{} {}", owner.kind, owner.name));
+        let owner = controller.map_or_else(
+            || "nobody".to_owned(),
+            |owner| format!("{} {}", owner.kind, owner.name),
+        );
         let call = format!("apply {} {}", object.kind.name(), object.name);
         Err(CallError::Taken { call, owner }.into())
     }
@@ -140,7 +149,7 @@ impl Context {
             resource_version: Some(&victim.resource_version),
             propagation: PropagationPolicy::Background,
         };
-        let (key, time) = (round.subject.key, self.time());
+        let (key, time) = (round.subject.key, monotonic());
         match self.writer.delete(&self.api::<K>(round), target).await? {
             Deleted::Terminating(object) => self.ledger.wrote(key, object.as_ref(), time),
             Deleted::Gone => {
@@ -150,7 +159,8 @@ impl Context {
                     uid: Some(victim.uid.clone()),
                     ..ObjectMeta::default()
                 };
-                self.ledger.removed(key, &gone.into_response_partial::<K>(), time);
+                self.ledger
+                    .removed(key, &gone.into_response_partial::<K>(), time);
             }
         }
         Ok(())
@@ -176,7 +186,7 @@ impl Context {
             let call = format!("release PersistentVolumeClaim {}", disk.name);
             let patched = api.patch(&disk.name, &params, &patch);
             let written = self.writer.within(call, patched).await?;
-            self.ledger.wrote(round.subject.key, &written, self.time());
+            self.ledger.wrote(round.subject.key, &written, monotonic());
         }
         match disk.kind {
             Kind::Claim => Ok(()),
@@ -221,7 +231,10 @@ fn release<K: Resource>(claim: &K, labels: &BTreeMap<String, String>) -> Value {
         steps.push(json!({ "op": "add", "path": "/metadata/labels", "value": {} }));
     }
     for (key, value) in labels {
-        let path = format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+        let path = format!(
+            "/metadata/labels/{}",
+            key.replace('~', "~0").replace('/', "~1")
+        );
         steps.push(json!({ "op": "add", "path": path, "value": value }));
     }
     Value::Array(steps)

@@ -25,7 +25,10 @@ impl Context {
         let changed = Authority::ALL.into_iter().filter_map(|authority| {
             let name = authority.secret(cluster);
             let version = seen.secrets.get(&name)?.meta.resource_version.clone();
-            let known = memory.authorities.get(&name).is_some_and(|(v, _)| *v == version);
+            let known = memory
+                .authorities
+                .get(&name)
+                .is_some_and(|(v, _)| *v == version);
             (!known).then_some((authority, name, version))
         });
         let read = changed.map(|(authority, name, version)| async move {
@@ -35,13 +38,17 @@ impl Context {
         for (authority, name, version, data) in futures::future::join_all(read).await {
             match data {
                 Ok(data) => {
-                    memory.authorities.insert(name, (version, complaint(authority, &data)));
+                    memory
+                        .authorities
+                        .insert(name, (version, complaint(authority, &data)));
                 }
                 Err(Error::NoSecret(_)) => {}
                 Err(error) => debug!(%error, secret = name, "authority not read"),
             }
         }
-        memory.authorities.retain(|name, _| seen.secrets.contains_key(name));
+        memory
+            .authorities
+            .retain(|name, _| seen.secrets.contains_key(name));
         let damaged = |(name, (_, complaint)): (&String, &(String, Option<String>))| {
             complaint.clone().map(|complaint| (name.clone(), complaint))
         };
@@ -67,14 +74,25 @@ mod tests {
 
     #[test]
     fn a_sound_authority_draws_no_complaint_and_another_key_does() {
-        let validity = Validity { not_before: 0, not_after: 4_000_000_000 };
-        let make = || CertificateAuthority::generate(Kind::Etcd, validity).unwrap().to_secret();
+        let validity = Validity {
+            not_before: 0,
+            not_after: 4_000_000_000,
+        };
+        let make = || {
+            CertificateAuthority::generate(Kind::Etcd, validity)
+                .unwrap()
+                .to_secret()
+        };
         let (one, other) = (make(), make());
         assert_eq!(complaint(Authority::Etcd, &one), None);
         let mixed = SecretData::from_iter([
             ("tls.crt", one.get("tls.crt").unwrap().to_vec()),
             ("tls.key", other.get("tls.key").unwrap().to_vec()),
         ]);
-        assert!(complaint(Authority::Etcd, &mixed).unwrap().contains("does not belong"));
+        assert!(
+            complaint(Authority::Etcd, &mixed)
+                .unwrap()
+                .contains("does not belong")
+        );
     }
 }

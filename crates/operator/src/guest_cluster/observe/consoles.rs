@@ -7,6 +7,7 @@ use std::time::Duration;
 use guestcluster_api::names;
 use guestcluster_planner::Observed;
 use guestcluster_planner::observed::Instance;
+use guestcluster_shell::clock::monotonic;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::LogParams;
 use kube::{Api, ResourceExt};
@@ -33,19 +34,27 @@ impl Context {
         seen: &Observed,
         memory: &mut Memory,
     ) -> BTreeMap<String, Vec<String>> {
-        let time = self.time();
-        let booting: BTreeMap<&String, &Instance> =
-            seen.instances.iter().filter(|(name, i)| is_booting(seen, name, i)).collect();
+        let time = monotonic();
+        let booting: BTreeMap<&String, &Instance> = seen
+            .instances
+            .iter()
+            .filter(|(name, i)| is_booting(seen, name, i))
+            .collect();
         memory.consoles.retain(|machine, console| {
-            booting.get(machine).is_some_and(|instance| instance.meta.uid == console.instance)
+            booting
+                .get(machine)
+                .is_some_and(|instance| instance.meta.uid == console.instance)
         });
         for (machine, instance) in &booting {
-            memory.consoles.entry((*machine).clone()).or_insert_with(|| Console {
-                instance: instance.meta.uid.clone(),
-                running_since: time,
-                read: None,
-                lines: Vec::new(),
-            });
+            memory
+                .consoles
+                .entry((*machine).clone())
+                .or_insert_with(|| Console {
+                    instance: instance.meta.uid.clone(),
+                    running_since: time,
+                    read: None,
+                    lines: Vec::new(),
+                });
         }
         if memory.consoles.is_empty() {
             return BTreeMap::new();
@@ -53,16 +62,22 @@ impl Context {
         let pods = launchers(&self.stores, subject.key, &subject.wanted.identity.uid);
         for (machine, console) in &mut memory.consoles {
             let is_due = time.saturating_duration_since(console.running_since) >= GRACE
-                && console.read.is_none_or(|read| time.saturating_duration_since(read) >= PAUSE);
-            let Some(pod) = pods.get(machine).filter(|_| is_due) else { continue };
+                && console
+                    .read
+                    .is_none_or(|read| time.saturating_duration_since(read) >= PAUSE);
+            let Some(pod) = pods.get(machine).filter(|_| is_due) else {
+                continue;
+            };
             console.read = Some(time);
-            if let Some(lines) = self.read_console(&subject.key.namespace, &pod.name_any()).await {
+            if let Some(lines) = self
+                .read_console(&subject.key.namespace, &pod.name_any())
+                .await
+            {
                 console.lines = lines;
             }
         }
-        let lines = |(machine, console): (&String, &Console)| {
-            (machine.clone(), console.lines.clone())
-        };
+        let lines =
+            |(machine, console): (&String, &Console)| (machine.clone(), console.lines.clone());
         memory.consoles.iter().map(lines).collect()
     }
 
@@ -98,14 +113,24 @@ mod tests {
 
     #[test]
     fn a_boot_is_over_when_its_document_is_scrubbed() {
-        let running = Instance { phase: "Running".to_owned(), ..Instance::default() };
+        let running = Instance {
+            phase: "Running".to_owned(),
+            ..Instance::default()
+        };
         let mut seen = Observed::default();
         assert!(!is_booting(&seen, "a-cp-1", &running), "it has no document");
-        seen.secrets.insert("a-cp-1-user-data".to_owned(), Secret::default());
+        seen.secrets
+            .insert("a-cp-1-user-data".to_owned(), Secret::default());
         assert!(is_booting(&seen, "a-cp-1", &running));
-        let scheduling = Instance { phase: "Scheduling".to_owned(), ..Instance::default() };
+        let scheduling = Instance {
+            phase: "Scheduling".to_owned(),
+            ..Instance::default()
+        };
         assert!(!is_booting(&seen, "a-cp-1", &scheduling));
-        let scrubbed = Secret { scrubbed: true, ..Secret::default() };
+        let scrubbed = Secret {
+            scrubbed: true,
+            ..Secret::default()
+        };
         seen.secrets.insert("a-cp-1-user-data".to_owned(), scrubbed);
         assert!(!is_booting(&seen, "a-cp-1", &running));
     }

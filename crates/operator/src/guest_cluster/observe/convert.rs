@@ -30,20 +30,21 @@ pub(super) fn secret<K: Resource>(object: &K) -> Secret {
     Secret {
         meta: meta(object),
         token_id: annotations.get(labels::TOKEN_ID).cloned(),
-        scrubbed: annotations.get(labels::SCRUBBED).is_some_and(|value| value == "true"),
+        scrubbed: annotations
+            .get(labels::SCRUBBED)
+            .is_some_and(|value| value == "true"),
     }
 }
 
 pub(super) fn service(object: &SlimService) -> Service {
-    let ingress = object.status.load_balancer.ingress.iter();
+    let mut ingress = object.status.load_balancer.ingress.iter();
     let node_port = object.spec.ports.first().and_then(|port| port.node_port);
     Service {
         meta: meta(object),
         cluster_ip: address_of(object).map(str::to_owned),
         node_port: node_port.and_then(|port| u16::try_from(port).ok()),
         load_balancer: ingress
-            .filter_map(|ingress| ingress.ip.as_ref().or(ingress.hostname.as_ref()))
-            .next()
+            .find_map(|ingress| ingress.ip.as_ref().or(ingress.hostname.as_ref()))
             .cloned(),
         render: object.annotations().get(render::RENDER).cloned(),
     }
@@ -57,8 +58,13 @@ pub(super) fn address_of(object: &SlimService) -> Option<&str> {
 
 pub(super) fn slice(object: &SlimSlice) -> Slice {
     let endpoints = object.endpoints.iter().flatten();
-    let addresses = endpoints.flat_map(|endpoint| endpoint.addresses.iter().cloned()).collect();
-    Slice { meta: meta(object), addresses }
+    let addresses = endpoints
+        .flat_map(|endpoint| endpoint.addresses.iter().cloned())
+        .collect();
+    Slice {
+        meta: meta(object),
+        addresses,
+    }
 }
 
 pub(super) fn disk(object: &DataVolume) -> Disk {
@@ -70,14 +76,19 @@ pub(super) fn disk(object: &DataVolume) -> Disk {
     Disk {
         meta: meta(object),
         phase: status.and_then(|status| status.phase.clone()),
-        message: conditions.iter().find(complaint).and_then(|c| c.message.clone()),
+        message: conditions
+            .iter()
+            .find(complaint)
+            .and_then(|c| c.message.clone()),
     }
 }
 
 pub(super) fn vm(object: &VirtualMachine) -> Vm {
     let status = object.status.as_ref();
     let conditions = status.map_or(&[][..], |status| &status.conditions);
-    let failure = conditions.iter().find(|c| c.type_ == "Failure" && c.status == "True");
+    let failure = conditions
+        .iter()
+        .find(|c| c.type_ == "Failure" && c.status == "True");
     Vm {
         meta: meta(object),
         template_hash: object.labels().get(labels::TEMPLATE_HASH).cloned(),
@@ -89,7 +100,10 @@ pub(super) fn vm(object: &VirtualMachine) -> Vm {
 }
 
 /// An instance, and its launcher Pod, which hears first why no host takes it.
-pub(super) fn instance(object: &VirtualMachineInstance, launcher: Option<&LauncherPod>) -> Instance {
+pub(super) fn instance(
+    object: &VirtualMachineInstance,
+    launcher: Option<&LauncherPod>,
+) -> Instance {
     let status = object.status.clone().unwrap_or_default();
     let refused = status
         .conditions
@@ -114,7 +128,9 @@ fn unschedulable(launcher: &LauncherPod) -> Option<String> {
     let refused = |c: &&guestcluster_foreign::core::PodCondition| {
         c.type_ == "PodScheduled" && c.status == "False"
     };
-    conditions.filter(refused).find_map(|condition| condition.message.clone())
+    conditions
+        .filter(refused)
+        .find_map(|condition| condition.message.clone())
 }
 
 pub(super) fn host(object: &HostNode) -> Host {
@@ -147,7 +163,10 @@ pub(super) fn by_name<K, T>(
 where
     K: Resource,
 {
-    objects.iter().map(|object| (object.name_any(), convert(object))).collect()
+    objects
+        .iter()
+        .map(|object| (object.name_any(), convert(object)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -176,7 +195,9 @@ mod tests {
 
     #[test]
     fn a_headless_service_has_no_address() {
-        let seen = service(&object(json!({ "metadata": {}, "spec": { "clusterIP": "None" } })));
+        let seen = service(&object(
+            json!({ "metadata": {}, "spec": { "clusterIP": "None" } }),
+        ));
         assert_eq!(seen.cluster_ip, None);
     }
 
@@ -201,7 +222,10 @@ mod tests {
             "interfaces": [{ "name": "default", "ipAddress": "10.77.0.9" }],
         }});
         let seen = instance(&object(running), Some(&launcher));
-        assert_eq!((seen.unschedulable, seen.address.as_deref()), (None, Some("10.77.0.9")));
+        assert_eq!(
+            (seen.unschedulable, seen.address.as_deref()),
+            (None, Some("10.77.0.9"))
+        );
         assert_eq!(seen.host.as_deref(), Some("host-1"));
     }
 
@@ -228,7 +252,10 @@ mod tests {
                 "annotations": { labels::TOKEN_ID: "abcdef", labels::SCRUBBED: "true" },
             },
         })));
-        assert_eq!((seen.token_id.as_deref(), seen.scrubbed), (Some("abcdef"), true));
+        assert_eq!(
+            (seen.token_id.as_deref(), seen.scrubbed),
+            (Some("abcdef"), true)
+        );
         assert_eq!(seen.meta.machine.as_deref(), Some("a-cp-1"));
         assert_eq!(seen.meta.resource_version, "7");
     }
@@ -244,7 +271,10 @@ mod tests {
             },
         })));
         assert!(seen.ready && seen.unschedulable);
-        assert_eq!(seen.allocatable.keys().collect::<Vec<_>>(), ["cpu", "memory"]);
+        assert_eq!(
+            seen.allocatable.keys().collect::<Vec<_>>(),
+            ["cpu", "memory"]
+        );
         assert_eq!(seen.taints[0].key, "k");
     }
 }

@@ -7,7 +7,7 @@ use guestcluster_api::names;
 use guestcluster_planner::action::Authority;
 use guestcluster_planner::observed::{Observed, Probe};
 use guestcluster_shell::NamespacedName;
-use guestcluster_shell::clock::Instant;
+use guestcluster_shell::clock::{Instant, monotonic};
 
 use super::Subject;
 use crate::doors::Door;
@@ -35,15 +35,25 @@ impl Context {
             memory.probes = Probes::default();
             return;
         }
-        let time = self.time();
+        let time = monotonic();
         let stale = self.memories.take_stale(subject.key);
         let settled = self.memories.is_settled(subject.key);
         if stale || is_due(&memory.probes, settled, time) {
             let before = std::mem::take(&mut memory.probes);
-            let (guest, etcd) = futures::join!(self.ask_guest(subject, seen), self.ask_etcd(subject, seen));
+            let (guest, etcd) =
+                futures::join!(self.ask_guest(subject, seen), self.ask_etcd(subject, seen));
             let failed = matches!(guest, Probe::Unreachable(_));
-            let failures = if failed { before.failures.saturating_add(1) } else { 0 };
-            memory.probes = Probes { guest, etcd, asked: Some(time), failures };
+            let failures = if failed {
+                before.failures.saturating_add(1)
+            } else {
+                0
+            };
+            memory.probes = Probes {
+                guest,
+                etcd,
+                asked: Some(time),
+                failures,
+            };
         }
         seen.guest = memory.probes.guest.clone();
         seen.etcd = memory.probes.etcd.clone();
@@ -54,10 +64,19 @@ impl Context {
         subject: &Subject<'_>,
         seen: &Observed,
     ) -> Probe<guestcluster_planner::observed::Guest> {
-        let Some(door) = endpoint_door(subject, seen) else { return Probe::NotAsked };
-        let tokens: BTreeSet<String> =
-            seen.secrets.values().filter_map(|secret| secret.token_id.clone()).collect();
-        let guest = GuestApi { doors: &self.doors, calls: &self.guest_calls, door: &door };
+        let Some(door) = endpoint_door(subject, seen) else {
+            return Probe::NotAsked;
+        };
+        let tokens: BTreeSet<String> = seen
+            .secrets
+            .values()
+            .filter_map(|secret| secret.token_id.clone())
+            .collect();
+        let guest = GuestApi {
+            doors: &self.doors,
+            calls: &self.guest_calls,
+            door: &door,
+        };
         guest.observe(&tokens).await
     }
 
@@ -67,7 +86,11 @@ impl Context {
         seen: &Observed,
     ) -> Probe<guestcluster_planner::observed::Etcd> {
         let members = member_doors(subject.key, seen);
-        let etcd = EtcdClient { doors: &self.doors, calls: &self.guest_calls, members: &members };
+        let etcd = EtcdClient {
+            doors: &self.doors,
+            calls: &self.guest_calls,
+            members: &members,
+        };
         etcd.observe().await
     }
 }
@@ -75,27 +98,41 @@ impl Context {
 /// A guest is asked once its control plane has answered a probe of KubeVirt's or ours, and no more
 /// once it is to go: a deletion does not depend on it.
 fn matters(subject: &Subject<'_>, seen: &Observed) -> bool {
-    let initialised = subject.cluster.status.as_ref().is_some_and(|status| status.initialised);
+    let initialised = subject
+        .cluster
+        .status
+        .as_ref()
+        .is_some_and(|status| status.initialised);
     let control_plane =
         |pool: Option<&String>| pool.is_some_and(|pool| pool == names::CONTROL_PLANE_POOL);
-    let serves = seen.vms.values().any(|vm| vm.ready && control_plane(vm.meta.pool.as_ref()));
+    let serves = seen
+        .vms
+        .values()
+        .any(|vm| vm.ready && control_plane(vm.meta.pool.as_ref()));
     !subject.wanted.identity.deleting && (initialised || serves)
 }
 
 /// Whether it is time to ask again. A guest that stays silent is asked less and less often: each
 /// attempt costs a reconcile the wait for its timeout.
 fn is_due(probes: &Probes, settled: bool, time: Instant) -> bool {
-    let Some(asked) = probes.asked else { return true };
+    let Some(asked) = probes.asked else {
+        return true;
+    };
     let pause = match (settled, probes.failures) {
         (true, 0) => SETTLED,
         (false, 0) => FRESH,
-        (_, failures) => Duration::from_secs(1).saturating_mul(1 << failures.min(6)).min(SILENT),
+        (_, failures) => Duration::from_secs(1)
+            .saturating_mul(1 << failures.min(6))
+            .min(SILENT),
     };
     time.saturating_duration_since(asked) >= pause
 }
 
 /// The way to the guest's API server: through its endpoint Service, whatever clients use.
-pub(in crate::guest_cluster) fn endpoint_door(subject: &Subject<'_>, seen: &Observed) -> Option<Door> {
+pub(in crate::guest_cluster) fn endpoint_door(
+    subject: &Subject<'_>,
+    seen: &Observed,
+) -> Option<Door> {
     let cluster = &*subject.key.name;
     let service = seen.services.get(&names::endpoint_service(cluster))?;
     let address = service.cluster_ip.as_ref()?;
@@ -113,13 +150,27 @@ pub(in crate::guest_cluster) fn member_doors(
     key: &NamespacedName,
     seen: &Observed,
 ) -> BTreeMap<String, Door> {
-    let Some(door) = door(key, seen, Authority::Etcd) else { return BTreeMap::new() };
+    let Some(door) = door(key, seen, Authority::Etcd) else {
+        return BTreeMap::new();
+    };
     let machines = seen.services.iter().filter_map(|(name, service)| {
         let control_plane = service.meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL);
-        let runs = seen.instances.get(name).is_some_and(|instance| instance.phase == "Running");
-        let address = service.cluster_ip.as_ref().filter(|_| control_plane && runs)?;
+        let runs = seen
+            .instances
+            .get(name)
+            .is_some_and(|instance| instance.phase == "Running");
+        let address = service
+            .cluster_ip
+            .as_ref()
+            .filter(|_| control_plane && runs)?;
         let url = format!("https://{address}:{CLIENT_PORT}");
-        Some((name.clone(), Door { url, ..door.clone() }))
+        Some((
+            name.clone(),
+            Door {
+                url,
+                ..door.clone()
+            },
+        ))
     });
     machines.collect()
 }
@@ -139,12 +190,15 @@ fn door(key: &NamespacedName, seen: &Observed, authority: Authority) -> Option<D
 #[cfg(test)]
 mod tests {
     use guestcluster_planner::observed::{Instance, Meta, Secret, Service};
-    use guestcluster_shell::clock::monotonic;
 
     use super::*;
 
     fn probes(asked: Instant, failures: u32) -> Probes {
-        Probes { asked: Some(asked), failures, ..Probes::default() }
+        Probes {
+            asked: Some(asked),
+            failures,
+            ..Probes::default()
+        }
     }
 
     #[test]
@@ -168,13 +222,19 @@ mod tests {
 
     #[test]
     fn a_member_is_reached_at_its_service_while_its_machine_runs() {
-        let control_plane = || Meta { pool: Some("cp".to_owned()), ..Meta::default() };
+        let control_plane = || Meta {
+            pool: Some("cp".to_owned()),
+            ..Meta::default()
+        };
         let service = |meta, ip: &str| Service {
             meta,
             cluster_ip: Some(ip.to_owned()),
             ..Service::default()
         };
-        let running = || Instance { phase: "Running".to_owned(), ..Instance::default() };
+        let running = || Instance {
+            phase: "Running".to_owned(),
+            ..Instance::default()
+        };
         let mut seen = Observed::default();
         seen.secrets.insert("a-etcd".to_owned(), Secret::default());
         seen.services = [
@@ -183,8 +243,11 @@ mod tests {
             ("a-api".to_owned(), service(Meta::default(), "10.98.0.3")),
         ]
         .into();
-        seen.instances =
-            [("a-cp-1".to_owned(), running()), ("a-api".to_owned(), running())].into();
+        seen.instances = [
+            ("a-cp-1".to_owned(), running()),
+            ("a-api".to_owned(), running()),
+        ]
+        .into();
         let doors = member_doors(&NamespacedName::new("n", "a"), &seen);
         assert_eq!(doors.keys().collect::<Vec<_>>(), ["a-cp-1"]);
         assert_eq!(doors["a-cp-1"].url, "https://10.98.0.1:2379");

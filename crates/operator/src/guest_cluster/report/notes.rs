@@ -14,15 +14,24 @@ impl Context {
     /// Tells of actions that a person would want to know of.
     pub(super) async fn publish_actions(&self, round: &Round<'_>, done: &Done<'_>) {
         let cluster = round.subject.cluster;
-        let notes = done.actions.iter().filter_map(|action| note(action, &round.subject.key.namespace));
+        let notes = done
+            .actions
+            .iter()
+            .filter_map(|action| note(action, &round.subject.key.namespace));
         let published = notes.map(|note| self.events.publish(cluster, note));
         futures::future::join_all(published).await;
     }
 
     /// Tells of conditions that changed.
     pub(super) async fn publish_edges(&self, cluster: &GuestCluster, after: &GuestClusterStatus) {
-        let before = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        let notes = after.conditions.iter().filter_map(|condition| edge(before, condition));
+        let before = cluster
+            .status
+            .as_ref()
+            .map_or(&[][..], |status| &status.conditions);
+        let notes = after
+            .conditions
+            .iter()
+            .filter_map(|condition| edge(before, condition));
         let published = notes.map(|note| self.events.publish(cluster, note));
         futures::future::join_all(published).await;
     }
@@ -31,18 +40,26 @@ impl Context {
 /// What an action is worth saying, if anything.
 fn note(action: &Action, namespace: &str) -> Option<Note> {
     let (severity, reason, about) = match action {
-        Action::Create(object) if object.kind == Kind::VirtualMachine => {
-            (Severity::Normal, "MachineCreated", Some((object.kind, object.name.clone())))
-        }
-        Action::Delete { object, .. } if object.kind == Kind::VirtualMachine => {
-            (Severity::Normal, "MachineDeleted", Some((object.kind, object.name.clone())))
-        }
-        Action::RemoveEtcdMember { machine, .. } => {
-            (Severity::Warning, "EtcdMemberRemoved", Some((Kind::VirtualMachine, machine.clone())))
-        }
-        Action::RetainDisk { object, .. } => {
-            (Severity::Normal, "DiskRetained", Some((Kind::Claim, object.name.clone())))
-        }
+        Action::Create(object) if object.kind == Kind::VirtualMachine => (
+            Severity::Normal,
+            "MachineCreated",
+            Some((object.kind, object.name.clone())),
+        ),
+        Action::Delete { object, .. } if object.kind == Kind::VirtualMachine => (
+            Severity::Normal,
+            "MachineDeleted",
+            Some((object.kind, object.name.clone())),
+        ),
+        Action::RemoveEtcdMember { machine, .. } => (
+            Severity::Warning,
+            "EtcdMemberRemoved",
+            Some((Kind::VirtualMachine, machine.clone())),
+        ),
+        Action::RetainDisk { object, .. } => (
+            Severity::Normal,
+            "DiskRetained",
+            Some((Kind::Claim, object.name.clone())),
+        ),
         Action::MintKubeconfig { .. } => (Severity::Normal, "KubeconfigCreated", None),
         Action::ApplyCni { .. } => (Severity::Normal, "PodNetworkApplied", None),
         Action::AddFinalizer
@@ -69,15 +86,27 @@ fn note(action: &Action, namespace: &str) -> Option<Note> {
         name: Some(name),
         ..ObjectReference::default()
     });
-    Some(Note { severity, reason, action: action.kind(), text, about })
+    Some(Note {
+        severity,
+        reason,
+        action: action.kind(),
+        text,
+        about,
+    })
 }
 
 /// What the change of a condition is worth saying. The first verdict is none: until then nothing
 /// was promised.
 fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
-    let former = before.iter().find(|condition| condition.type_ == after.type_)?;
-    let type_ = ConditionType::ALL.into_iter().find(|type_| type_.as_str() == after.type_)?;
-    let reason = Reason::ALL.iter().find(|reason| reason.as_str() == after.reason)?;
+    let former = before
+        .iter()
+        .find(|condition| condition.type_ == after.type_)?;
+    let type_ = ConditionType::ALL
+        .into_iter()
+        .find(|type_| type_.as_str() == after.type_)?;
+    let reason = Reason::ALL
+        .iter()
+        .find(|reason| reason.as_str() == after.reason)?;
     let severity = match type_ {
         // What these two tell, the others tell better.
         ConditionType::Reconciling | ConditionType::Stalled => return None,
@@ -98,8 +127,13 @@ fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
         },
     };
     let text = format!("{} is {}: {}", after.type_, after.status, after.message);
-    let note =
-        Note { severity, reason: reason.as_str(), action: type_.as_str(), text, about: None };
+    let note = Note {
+        severity,
+        reason: reason.as_str(),
+        action: type_.as_str(),
+        text,
+        about: None,
+    };
     (former.status != after.status).then_some(note)
 }
 
