@@ -22,7 +22,7 @@ use std::{
 };
 
 use guest::{Guest, machine};
-use guestcluster_bootstrap::{Binding, MachineConfig, Role, render, scrubbed};
+use guestcluster_bootstrap::{Binding, MachineConfig, Role, Version, render, scrubbed};
 use guestcluster_pki::{AUTHORITY_LIFETIME, ClusterPki, SigningAlgorithm, Validity};
 
 const NOW: i64 = 1_796_000_000;
@@ -56,6 +56,14 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// The version of a kubeadm program, which must be a supported one.
+fn version(kubeadm: &Path) -> Version {
+    run(kubeadm, &["version", "-o", "short"])
+        .trim()
+        .parse()
+        .unwrap()
+}
+
 fn every_machine() -> Vec<MachineConfig> {
     let mut machines = Vec::new();
     for binding in [Binding::Bridge, Binding::Masquerade] {
@@ -80,7 +88,8 @@ fn b1_kubeadm_accepts_every_configuration() {
     };
     let guest = Guest::fixed();
     let config = folder("accepts").join("kubeadm.yaml");
-    for machine in every_machine() {
+    for mut machine in every_machine() {
+        machine.cluster.version = version(&kubeadm);
         let document = render(&machine, &guest.secrets(&machine)).unwrap();
         fs::write(
             &config,
@@ -117,7 +126,8 @@ fn b2_kubeadm_signs_with_the_authorities_it_is_given() {
             etcd_disk: false,
             components: guest::components(),
         };
-        let machine = machine(Binding::Bridge, role);
+        let mut machine = machine(Binding::Bridge, role);
+        machine.cluster.version = version(&kubeadm);
         let document = render(&machine, &guest.secrets(&machine)).unwrap();
         assert_kubeadm_signs(&kubeadm, document.expose());
     }
