@@ -75,7 +75,7 @@ pub struct GuestRow {
 pub struct Guests {
     host: Option<MachineHost>,
     network: Arc<Network>,
-    guests: Arc<Mutex<BTreeMap<String, Guest>>>,
+    table: Arc<Mutex<BTreeMap<String, Guest>>>,
     /// Counts the starts, for those who wait for one.
     starts: Arc<watch::Sender<u64>>,
 }
@@ -86,7 +86,7 @@ impl Guests {
         Self {
             host,
             network,
-            guests: Arc::default(),
+            table: Arc::default(),
             starts: Arc::default(),
         }
     }
@@ -353,13 +353,13 @@ impl Guests {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Guest>> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Waits for the end; a guest that was forgotten has lost its power.
 async fn settled(mut ending: Ending) -> PowerState {
-    let end = ending.wait_for(|end| end.is_some()).await.map(|end| *end);
+    let end = ending.wait_for(Option::is_some).await.map(|end| *end);
     end.ok().flatten().unwrap_or(PowerState::Killed)
 }
 

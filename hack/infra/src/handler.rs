@@ -77,11 +77,7 @@ struct Keeper {
 impl Keeper {
     async fn keep(mut self) {
         match self.phase().as_str() {
-            "Scheduled" => {
-                if self.boot().await {
-                    self.follow().await;
-                }
-            }
+            "Scheduled" if self.boot().await => self.follow().await,
             // It was running before this handler: the host lost power, and the machine with it.
             "Running" => drop(
                 self.write(|instance| status::end(instance, false, &now()))
@@ -215,13 +211,13 @@ impl Keeper {
                 && status.and_then(|status| status.phase.as_deref()) == Some("Running")
                 && status.is_some_and(|status| status.pod_ip.is_some())
         };
-        let mut changes = self.centre.pods.subscribe();
+        let mut pods = self.centre.pods.subscribe();
         loop {
             if let Some(pod) = self.centre.pods.list(is_it).pop() {
                 return Some(pod);
             }
             tokio::select! {
-                _ = changes.recv() => {}
+                _ = pods.recv() => {}
                 changed = self.feed.changed() => {
                     if changed.is_err() || self.is_terminating() { return None }
                 }

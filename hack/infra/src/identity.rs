@@ -119,13 +119,11 @@ impl Tokens {
 
     /// The file for kube-apiserver's `--token-auth-file`.
     pub fn auth_file(&self) -> String {
-        Identity::ALL
-            .into_iter()
-            .map(|identity| {
-                let (token, user) = (self.token(identity), identity.user());
-                format!("{token},{user},{user},\"{}\"\n", identity.groups())
-            })
-            .collect()
+        let lines = Identity::ALL.map(|identity| {
+            let (token, user) = (self.token(identity), identity.user());
+            format!("{token},{user},{user},\"{}\"", identity.groups())
+        });
+        lines.join("\n") + "\n"
     }
 
     /// A kubeconfig for `identity`, with the authority's certificate (PEM) inside.

@@ -336,7 +336,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
-    fn pod(labels: serde_json::Value, images: &[&str]) -> Pod {
+    fn pod(labels: &serde_json::Value, images: &[&str]) -> Pod {
         let containers: Vec<_> = images
             .iter()
             .map(|image| json!({"name": "c", "image": image}))
@@ -350,10 +350,10 @@ mod tests {
     #[test]
     fn only_the_operators_image_is_run() {
         let operator = "registry.local/guestcluster/operator:0.1.0";
-        assert_eq!(kind(&pod(json!({}), &[operator])), Kind::Operator);
+        assert_eq!(kind(&pod(&json!({}), &[operator])), Kind::Operator);
         let other = "registry.local/guestcluster/operator-x:1";
         assert_eq!(
-            kind(&pod(json!({}), &[operator, other])),
+            kind(&pod(&json!({}), &[operator, other])),
             Kind::Unknown(other.into())
         );
     }
@@ -361,6 +361,6 @@ mod tests {
     #[test]
     fn a_launcher_is_known_by_its_label() {
         let labels = json!({"kubevirt.io": "virt-launcher"});
-        assert_eq!(kind(&pod(labels, &["anything"])), Kind::Launcher);
+        assert_eq!(kind(&pod(&labels, &["anything"])), Kind::Launcher);
     }
 }

@@ -128,7 +128,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Service;
     use serde_json::json;
 
-    fn service(spec: serde_json::Value) -> Service {
+    fn service(spec: &serde_json::Value) -> Service {
         serde_json::from_value(
             json!({"metadata": {"name": "api", "namespace": "guests"}, "spec": spec}),
         )
@@ -147,15 +147,15 @@ mod tests {
 
     #[test]
     fn only_load_balancers_of_no_class_are_answered() {
-        assert!(wants_address(&service(json!({"type": "LoadBalancer"}))));
-        assert!(!wants_address(&service(json!({"type": "ClusterIP"}))));
+        assert!(wants_address(&service(&json!({"type": "LoadBalancer"}))));
+        assert!(!wants_address(&service(&json!({"type": "ClusterIP"}))));
         let classed = json!({"type": "LoadBalancer", "loadBalancerClass": "x/y"});
-        assert!(!wants_address(&service(classed)));
+        assert!(!wants_address(&service(&classed)));
     }
 
     #[test]
     fn a_namespace_or_one_service_can_be_muted() {
-        let service = service(json!({"type": "LoadBalancer"}));
+        let service = service(&json!({"type": "LoadBalancer"}));
         assert!(is_muted(&service, &["guests".to_owned()].into()));
         assert!(is_muted(&service, &["guests/api".to_owned()].into()));
         assert!(!is_muted(&service, &["guests/other".to_owned()].into()));

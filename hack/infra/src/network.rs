@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
 use crate::addresses::{self, MAX_HOSTS, ROUTER};
+use crate::cache::hexadecimal;
 use ip::{batch, ip};
 
 mod ip;
@@ -253,13 +254,8 @@ async fn inside(namespace: &str, argv: &[&str]) -> Result<String> {
 
 /// Kernel names of links have at most 15 bytes: a digest of the member's name always fits.
 fn port_name(member: &str) -> String {
-    let digest = Sha256::digest(member.as_bytes());
-    let hex: String = digest
-        .iter()
-        .take(6)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("p{hex}")
+    let digest = hexadecimal(&Sha256::digest(member.as_bytes()));
+    format!("p{}", &digest[..12])
 }
 
 const ROUTER_SYSCTLS: [&str; 6] = [
@@ -277,7 +273,10 @@ const ROUTER_SYSCTLS: [&str; 6] = [
 /// whenever another machine comes or goes. The default route leads into a veth pair with no one behind
 /// it: a node has a default route, and programs look for one.
 fn router_script(hosts: u8) -> String {
-    let mut script = format!(
+    let hosts: Vec<String> = (1..=hosts)
+        .map(|host| format!("addr add {}/32 dev lo", addresses::kubelet(host)))
+        .collect();
+    format!(
         "link set lo up
 link add br0 address 02:67:63:00:00:01 type bridge
 addr add {ROUTER}/16 dev br0
@@ -288,15 +287,10 @@ link set void1 up
 addr add 10.99.0.1/30 dev void0
 route add default via 10.99.0.2 dev void0 src {ROUTER}
 route add local 10.79.0.0/24 dev lo src {ROUTER}
-"
-    );
-    for number in 1..=hosts {
-        script.push_str(&format!(
-            "addr add {}/32 dev lo\n",
-            addresses::kubelet(number)
-        ));
-    }
-    script
+{}
+",
+        hosts.join("\n")
+    )
 }
 
 fn plug_script(port: &str) -> String {

@@ -181,7 +181,11 @@ impl SetUp {
             .unwrap_or_default();
         control_plane.start_proxy(&first)?;
         let centre = self.data_centre(network, clients.clone())?;
-        let hosts = Hosts::start(centre.clone(), self.kubelet_tls(&authority, &hosts)?, hosts);
+        let hosts = Hosts::start(
+            centre.clone(),
+            Self::kubelet_tls(&authority, &hosts)?,
+            hosts,
+        );
         tokio::spawn(storage::run(centre.clone()));
         tokio::spawn(load_balancer::run(centre.clone()));
 
@@ -209,7 +213,7 @@ impl SetUp {
         Ok(())
     }
 
-    fn kubelet_tls(&self, authority: &Authority, hosts: &[Host]) -> anyhow::Result<ServerTls> {
+    fn kubelet_tls(authority: &Authority, hosts: &[Host]) -> anyhow::Result<ServerTls> {
         let addresses = hosts.iter().map(|host| host.address.to_string()).collect();
         let leaf = authority.issue("kubelet-server", "kubelet", addresses)?;
         ServerTls::new(authority, &leaf)

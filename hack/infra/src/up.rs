@@ -200,9 +200,10 @@ impl Infra {
 /// Builds programs and image, and writes down what the runner is to do.
 fn prepare(options: UpOptions, progress: &Progress) -> anyhow::Result<RunnerOptions> {
     let tools = tools::ensure(progress)?;
-    let image = match options.paper {
-        true => None,
-        false => Some(node_image::ensure(&tools, progress)?),
+    let image = if options.paper {
+        None
+    } else {
+        Some(node_image::ensure(&tools, progress)?)
     };
     let operator_binary = options
         .operator_binary
@@ -299,7 +300,7 @@ async fn follow(run: &RunDir, runner: &mut Child, step: &Step) -> anyhow::Result
         match Control::connect(run).await {
             Ok(control) => break control,
             Err(_) if runner.try_wait()?.is_none() => {
-                tokio::time::sleep(Duration::from_millis(50)).await
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Err(_) => anyhow::bail!("the runner did not start"),
         }

@@ -11,6 +11,9 @@ use super::migratable::claim_of;
 use crate::machine::{MachineSpec, Seed};
 use crate::node_image::NodeImage;
 
+/// Reads a value of a Secret, by name and the keys under which it may stand.
+pub type SecretReader<'a> = &'a dyn Fn(&str, &[&str]) -> Option<Vec<u8>>;
+
 /// Everything about an instance that stands elsewhere.
 pub struct Surroundings<'a> {
     /// The namespace of the instance.
@@ -21,8 +24,8 @@ pub struct Surroundings<'a> {
     pub image: &'a NodeImage,
     /// The folder of the disk behind a claim; none while the claim is not bound.
     pub disk: &'a dyn Fn(&str) -> Option<PathBuf>,
-    /// A value of a Secret, by name and the keys under which it may stand.
-    pub secret: &'a dyn Fn(&str, &[&str]) -> Option<Vec<u8>>,
+    /// The Secrets of its namespace.
+    pub secret: SecretReader<'a>,
     /// The folder of this run.
     pub run: PathBuf,
 }
@@ -125,11 +128,7 @@ fn cloud_init(instance: &Value) -> Option<&Value> {
         .find_map(|volume| volume.get("cloudInitNoCloud"))
 }
 
-fn seed(
-    instance: &Value,
-    hostname: &str,
-    secret: &dyn Fn(&str, &[&str]) -> Option<Vec<u8>>,
-) -> anyhow::Result<Seed> {
+fn seed(instance: &Value, hostname: &str, secret: SecretReader<'_>) -> anyhow::Result<Seed> {
     let source = cloud_init(instance).context("the instance has no cloudInitNoCloud volume")?;
     let read = |inline: &str, encoded: &str, reference: &str, keys: &[&str]| {
         if let Some(name) = text(source, reference) {

@@ -184,15 +184,13 @@ impl ContainerJob {
             // One that is just gone needs no signal.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
-        match tokio::time::timeout(self.grace, child.wait()).await {
-            Ok(status) => code(status.ok()),
-            Err(_) => {
-                if let Err(error) = child.kill().await {
-                    tracing::warn!(container = self.spec.name, %error, "not killed");
-                }
-                SIGNALLED + Signal::SIGKILL as i32
-            }
+        if let Ok(status) = tokio::time::timeout(self.grace, child.wait()).await {
+            return code(status.ok());
         }
+        if let Err(error) = child.kill().await {
+            tracing::warn!(container = self.spec.name, %error, "not killed");
+        }
+        SIGNALLED + Signal::SIGKILL as i32
     }
 
     fn probe(

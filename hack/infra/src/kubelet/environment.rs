@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    fn read(env: serde_json::Value) -> anyhow::Result<BTreeMap<String, String>> {
+    fn read(env: &serde_json::Value) -> anyhow::Result<BTreeMap<String, String>> {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "pod", "namespace": "ns", "labels": {"a/b": "c"}},
             "status": {"podIP": "10.77.0.10"},
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn variables_come_from_values_fields_and_secrets() {
         let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
-        let found = read(json!([
+        let found = read(&json!([
             {"name": "PLAIN", "value": "x"},
             {"name": "POD_NAME", "valueFrom": field("metadata.name")},
             {"name": "POD_IP", "valueFrom": field("status.podIP")},
@@ -224,8 +224,8 @@ mod tests {
             json!([{"name": "A", "valueFrom":
                 {"secretKeyRef": {"name": "none", "key": "key", "optional": optional}}}])
         };
-        assert!(read(reference(false)).is_err());
-        assert!(!read(reference(true)).unwrap().contains_key("A"));
+        assert!(read(&reference(false)).is_err());
+        assert!(!read(&reference(true)).unwrap().contains_key("A"));
     }
 
     #[test]

@@ -38,17 +38,14 @@ pub(super) async fn run(mut desk: Desk) {
     }
     start_containers(&mut desk);
     let ended = live(&mut desk, &instance).await;
+    if ended.is_some() {
+        wait_for_handler(&desk, &instance).await;
+    }
+    // However the Pod went, the machine must not outlive it.
+    desk.centre.guests.remove(&instance).await;
     match ended {
-        Some(ending) => {
-            wait_for_handler(&desk, &instance).await;
-            desk.centre.guests.remove(&instance).await;
-            end(desk, ending).await;
-        }
-        // Removed by force: the machine must not outlive its Pod.
-        None => {
-            desk.centre.guests.remove(&instance).await;
-            desk.free_address();
-        }
+        Some(ending) => end(desk, ending).await,
+        None => desk.free_address(),
     }
 }
 

@@ -10,6 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
+use crate::cache::hexadecimal;
+
 /// What a container is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doing {
@@ -280,8 +282,7 @@ fn image_id(image: &str) -> String {
         .rsplit_once(':')
         .map_or(image, |(repository, _)| repository);
     let digest = Sha256::digest(image.as_bytes());
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{repository}@sha256:{hex}")
+    format!("{repository}@sha256:{}", hexadecimal(&digest))
 }
 
 #[cfg(test)]
@@ -294,8 +295,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn pod() -> Pod {
-        let mut pod = Pod::default();
-        pod.spec = Some(PodSpec {
+        let spec = PodSpec {
             containers: vec![Container {
                 name: "compute".into(),
                 ..Container::default()
@@ -304,8 +304,11 @@ mod tests {
                 condition_type: "gate".into(),
             }]),
             ..PodSpec::default()
-        });
-        pod
+        };
+        Pod {
+            spec: Some(spec),
+            ..Pod::default()
+        }
     }
 
     fn view(ready: bool) -> PodView {

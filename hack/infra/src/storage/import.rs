@@ -95,14 +95,12 @@ async fn advance(volume: &DynamicObject, centre: &DataCentre) -> anyhow::Result<
         )
         .await;
     };
-    match fill(volume, centre, &claim).await? {
-        Some(waiting) => write(volume, centre, waiting).await,
-        None => {
-            create_volume(centre, &claim, &policy).await?;
-            // The claim's binding is the next change.
-            Ok(Action::await_change())
-        }
+    if let Some(waiting) = fill(volume, centre, &claim).await? {
+        return write(volume, centre, waiting).await;
     }
+    create_volume(centre, &claim, &policy).await?;
+    // The claim's binding is the next change.
+    Ok(Action::await_change())
 }
 
 fn progress(phase: &'static str, running: (&'static str, String)) -> Progress {
