@@ -4,7 +4,7 @@ set -euo pipefail
 
 name=guestcluster
 kubevirt=${KUBEVIRT_VERSION:-v1.8.0}
-cdi=${CDI_VERSION:-v1.63.1}
+cdi=${CDI_VERSION:-v1.64.0}
 export KUBECONFIG=$HOME/.kube/kind-$name
 
 kind create cluster --name "$name" --kubeconfig "$KUBECONFIG" --config - <<'CONFIG'

@@ -1,5 +1,6 @@
 //! `cargo xtask check`: what a machine can say about the state of the source.
 
+mod chart;
 mod docs;
 mod layers;
 mod length;
@@ -33,6 +34,8 @@ enum Gate {
     Generated,
     /// Licences, sources and doubled versions of dependencies.
     Licences,
+    /// The chart lints, renders and refuses nonsense.
+    Chart,
     /// No lint of clippy or rustc fires.
     Clippy,
     /// API docs build without a warning, links lead somewhere and each invariant names its tests.
@@ -47,6 +50,7 @@ impl Gate {
             Self::Length => length::check(project),
             Self::Generated => generate::check(project),
             Self::Licences => licences::check(project),
+            Self::Chart => chart::check(project),
             Self::Clippy => process::run(project.cargo().args([
                 "clippy",
                 "--workspace",

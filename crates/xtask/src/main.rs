@@ -1,7 +1,12 @@
 //! `cargo xtask`: the single list of verbs of this project. Each explains itself with `--help`.
 
+mod build;
 mod check;
+mod demo;
+mod e2e;
 mod generate;
+mod infra;
+mod operator;
 mod process;
 mod project;
 mod tally;
@@ -30,8 +35,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Show the main job on this machine: a GuestCluster applied, its nodes Ready.
+    Demo(demo::Options),
     /// Run everything that must hold: unit tests, laws, snapshots and the e2e suite.
     Test(test::Options),
+    /// Run the end-to-end suite, or groups of it.
+    E2e(e2e::Options),
+    /// Build, bring up, look at, break and take down the local infrastructure.
+    Infra(infra::Options),
     /// Check format, lints, layers, sizes, generated files, docs and licences.
     Check(check::Options),
     /// Write the generated files: CRD, chart templates and reference pages.
@@ -52,7 +63,10 @@ fn main() -> ExitCode {
 fn run(verb: Verb) -> Result<ExitCode> {
     let project = Project::of_this_checkout()?;
     match verb {
+        Verb::Demo(options) => demo::run(&project, &options),
         Verb::Test(options) => test::run(&project, &options),
+        Verb::E2e(options) => e2e::run(&project, &options),
+        Verb::Infra(options) => infra::run(&project, options),
         Verb::Check(options) => Ok(check::run(&project, &options)),
         Verb::Gen => generate::write(&project),
     }

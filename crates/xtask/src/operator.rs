@@ -19,32 +19,37 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 pub fn build(project: &Project) -> Result<PathBuf> {
     process::say("build the operator as one static binary");
     let mut command = project.cargo();
-    command.args(["build", "--release", "--locked", "--package", PACKAGE, "--target", TARGET]);
+    command.args([
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        PACKAGE,
+        "--target",
+        TARGET,
+    ]);
     command.env("RUSTFLAGS", "-C target-feature=+crt-static");
     process::run(&mut command)?;
-    let binary = target_folder(project)?.join(TARGET).join("release").join(PACKAGE);
+    let binary = project
+        .target_folder()?
+        .join(TARGET)
+        .join("release")
+        .join(PACKAGE);
     ensure_static(&binary)?;
     Ok(binary)
-}
-
-/// Where cargo puts what it builds.
-fn target_folder(project: &Project) -> Result<PathBuf> {
-    #[derive(serde::Deserialize)]
-    struct Metadata {
-        target_directory: PathBuf,
-    }
-    let metadata = process::output(project.cargo().args(["metadata", "--no-deps", "--format-version=1"]))?;
-    let metadata: Metadata = serde_json::from_str(&metadata).context("read `cargo metadata`")?;
-    Ok(metadata.target_directory)
 }
 
 /// Fails when a program asks for an interpreter, the loader of shared libraries: an image made from
 /// `scratch` has none.
 fn ensure_static(binary: &Path) -> Result<()> {
     let bytes = fs::read(binary).with_context(|| format!("read {}", binary.display()))?;
-    let asks = asks_for_interpreter(&bytes).with_context(|| format!("{} is no 64-bit ELF program", binary.display()))?;
+    let asks = asks_for_interpreter(&bytes)
+        .with_context(|| format!("{} is no 64-bit ELF program", binary.display()))?;
     if asks {
-        bail!("{} is not static: it needs shared libraries", binary.display());
+        bail!(
+            "{} is not static: it needs shared libraries",
+            binary.display()
+        );
     }
     Ok(())
 }
@@ -70,7 +75,12 @@ fn asks_for_interpreter(elf: &[u8]) -> Option<bool> {
 fn number(bytes: &[u8], at: u64, width: usize) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
     let digits = bytes.get(at..at.checked_add(width)?)?;
-    Some(digits.iter().rev().fold(0, |number, digit| number << 8 | u64::from(*digit)))
+    Some(
+        digits
+            .iter()
+            .rev()
+            .fold(0, |number, digit| number << 8 | u64::from(*digit)),
+    )
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::tally::Tally;
+
 /// Announces what comes next. Standard error, so that figures on standard output stay clean.
 pub fn say(what: &str) {
     eprintln!("==> {what}");
@@ -26,6 +28,21 @@ pub fn run(command: &mut Command) -> Result<()> {
         .with_context(|| format!("start `{}`", shown(command)))?;
     if !status.success() {
         bail!("`{}` failed: {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Runs a command and shows what it printed only when it fails.
+pub fn quiet(command: &mut Command) -> Result<()> {
+    let output = command
+        .output()
+        .with_context(|| format!("start `{}`", shown(command)))?;
+    if !output.status.success() {
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        bail!("`{}` failed: {}\n{out}{err}", shown(command), output.status);
     }
     Ok(())
 }
@@ -63,4 +80,19 @@ pub fn follow(command: &mut Command, mut line: impl FnMut(&str)) -> Result<bool>
         .wait()
         .with_context(|| format!("wait for `{describe}`"))?
         .success())
+}
+
+/// Runs a command that runs tests, shows what it prints and counts its closing lines.
+pub fn follow_tests(command: &mut Command) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let succeeded = follow(command, |line| {
+        if let Some(counts) = Tally::of_line(line) {
+            tally += counts;
+        }
+    })?;
+    // What does not compile or dies runs no test, and must not look like something without tests.
+    if !succeeded && tally.failed == 0 {
+        tally += Tally::FAILURE;
+    }
+    Ok(tally)
 }

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::process;
+
 /// A checkout of the project.
 pub struct Project {
     root: PathBuf,
@@ -37,6 +39,20 @@ impl Project {
         let mut command = Command::new(variable("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root);
         command
+    }
+
+    /// Where cargo puts what it builds.
+    pub fn target_folder(&self) -> Result<PathBuf> {
+        #[derive(serde::Deserialize)]
+        struct Metadata {
+            target_directory: PathBuf,
+        }
+        let mut command = self.cargo();
+        let metadata =
+            process::output(command.args(["metadata", "--no-deps", "--format-version=1"]))?;
+        let metadata: Metadata =
+            serde_json::from_str(&metadata).context("read `cargo metadata`")?;
+        Ok(metadata.target_directory)
     }
 
     /// Files of the checkout whose name ends with `suffix`, sorted; build results and hidden folders

@@ -4,22 +4,40 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use guestcluster_infra::progress::Progress;
+use guestcluster_infra::tools;
 
-use crate::process;
 use crate::project::Project;
 use crate::tally::Tally;
+use crate::{e2e, process};
 
-/// Runs unit tests, laws and snapshots of all crates. The last line is `N passed, N failed`; the exit code tells whether any failed.
+/// The end-to-end groups that a CI run has time for.
+const GROUPS: &[&str] = &["guest"];
+
+/// Runs unit tests, laws and snapshots of all crates, then the end-to-end suite on the local
+/// infrastructure. The last line is `N passed, N failed`. Needs root.
 #[derive(Args)]
 pub struct Options {
-    /// Also run what takes longer than a CI run may: tests marked `ignored`.
+    /// Also run what takes longer than a CI run may: tests marked `ignored`, all end-to-end groups,
+    /// and the longer form of scenarios that have one.
     #[arg(long)]
     full: bool,
+    /// Leave the end-to-end suite out.
+    #[arg(long, conflicts_with = "full")]
+    no_e2e: bool,
 }
 
 /// Runs the verb.
 pub fn run(project: &Project, options: &Options) -> Result<ExitCode> {
-    let tally = crates(project, options)?;
+    let mut tally = crates(project, options)?;
+    if !options.no_e2e {
+        process::say("end-to-end suite");
+        let groups = if options.full { &[] } else { GROUPS };
+        tally += e2e::counted(project, groups, options.full).unwrap_or_else(|error| {
+            eprintln!("the end-to-end suite could not run: {error:#}");
+            Tally::FAILURE
+        });
+    }
     println!("{tally}");
     Ok(if tally.failed == 0 {
         ExitCode::SUCCESS
@@ -28,23 +46,15 @@ pub fn run(project: &Project, options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// The tests that cargo knows.
+/// The tests that cargo knows; those that need real programs find them by `GUESTCLUSTER_TOOLS`.
 fn crates(project: &Project, options: &Options) -> Result<Tally> {
+    let tools = tools::ensure(&Progress::detect())?;
     process::say("tests of all crates");
     let mut command = project.cargo();
+    command.env("GUESTCLUSTER_TOOLS", &tools.bin);
     command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     if options.full {
         command.args(["--", "--include-ignored"]);
     }
-    let mut tally = Tally::default();
-    let succeeded = process::follow(&mut command, |line| {
-        if let Some(counts) = Tally::of_line(line) {
-            tally += counts;
-        }
-    })?;
-    // A crate that does not compile runs no test, and must not look like one without tests.
-    if !succeeded && tally.failed == 0 {
-        tally += Tally::FAILURE;
-    }
-    Ok(tally)
+    process::follow_tests(&mut command)
 }

@@ -70,7 +70,18 @@ const LAYERS: &[Layer] = &[
     ),
     acting("testkit", &["api", "foreign", "planner"]),
     acting("infra", &["api", "foreign"]),
-    acting("e2e", &["api", "foreign", "infra", "testkit"]),
+    acting(
+        "e2e",
+        &[
+            "api",
+            "bootstrap",
+            "foreign",
+            "infra",
+            "pki",
+            "planner",
+            "testkit",
+        ],
+    ),
     // The planner's table of permissions becomes the chart's ClusterRole.
     acting("xtask", &["api", "infra", "planner"]),
 ];

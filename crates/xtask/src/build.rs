@@ -1,0 +1,34 @@
+//! Programs of the workspace that other verbs start.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::process;
+use crate::project::Project;
+
+/// The runner and the helper of the local infrastructure. They lie beside this program, where the
+/// library looks for them.
+pub fn infra(project: &Project) -> Result<()> {
+    binaries(project, "guestcluster-infra")
+}
+
+/// The end-to-end suite.
+pub fn e2e(project: &Project) -> Result<PathBuf> {
+    infra(project)?;
+    binaries(project, "guestcluster-e2e")?;
+    Ok(project.target_folder()?.join("debug/guestcluster-e2e"))
+}
+
+fn binaries(project: &Project, package: &str) -> Result<()> {
+    process::say(&format!("build {package}"));
+    process::run(project.cargo().args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--bins",
+        "--package",
+        package,
+    ]))
+    .with_context(|| format!("build the programs of {package}"))
+}
