@@ -14,12 +14,15 @@ const NAME: &str = "kube-flannel";
 
 /// Writes the CNI configuration from what flanneld leased for this Node. The node image brings the
 /// standard `bridge`, `host-local` and `portmap` plugins, so that no plugin of flannel's own needs
-/// to be installed. The file appears whole, and only once flanneld has its lease.
+/// to be installed. The file appears whole, and only once flanneld has its lease. flannel's image has
+/// busybox's shell with its applets.
 const WRITE_CNI_CONFIG: &str = r#"set -u
 last=
 while :; do
   if [ -s /run/flannel/subnet.env ]; then
     . /run/flannel/subnet.env
+    # flanneld writes the bridge's own address; host-local wants the range that it lies in.
+    FLANNEL_SUBNET=$(ipcalc -n "$FLANNEL_SUBNET" | sed s/NETWORK=//)/${FLANNEL_SUBNET#*/}
     if [ "$FLANNEL_SUBNET $FLANNEL_MTU" != "$last" ]; then
       cat > /etc/cni/net.d/.10-flannel.new <<CONF
 {"cniVersion":"1.0.0","name":"flannel","plugins":[
