@@ -3,6 +3,8 @@
 mod first_boot;
 mod mint;
 mod objects;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

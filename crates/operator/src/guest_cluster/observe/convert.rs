@@ -212,12 +212,12 @@ mod tests {
     #[test]
     fn an_instance_without_a_host_says_why() {
         let refused = json!({ "type": "PodScheduled", "status": "False", "message": "0/4 nodes" });
-        let waiting = json!({ "metadata": {}, "status": { "phase": "Scheduling" } });
+        let waiting = json!({ "metadata": {}, "spec": {}, "status": { "phase": "Scheduling" } });
         let launcher: LauncherPod =
             object(json!({ "metadata": {}, "status": { "conditions": [refused] } }));
         let seen = instance(&object(waiting), Some(&launcher));
         assert_eq!(seen.unschedulable.as_deref(), Some("0/4 nodes"));
-        let running = json!({ "metadata": {}, "status": {
+        let running = json!({ "metadata": {}, "spec": {}, "status": {
             "phase": "Running", "nodeName": "host-1",
             "interfaces": [{ "name": "default", "ipAddress": "10.77.0.9" }],
         }});
