@@ -99,7 +99,7 @@ pub struct ControlPlane {
     pub replicas: i32,
 
     /// Size and disks of each machine.
-    #[serde(default = "Machine::control_plane")]
+    #[serde(default)]
     pub machine: Machine,
 
     /// Which hosts may carry them.
@@ -130,7 +130,7 @@ impl Default for ControlPlane {
     fn default() -> Self {
         Self {
             replicas: three(),
-            machine: Machine::control_plane(),
+            machine: Machine::default(),
             placement: Placement::default(),
             endpoint: Endpoint::default(),
             api_server: Component::default(),
@@ -164,7 +164,7 @@ pub struct WorkerPool {
     #[schemars(range(min = 0, max = 500))]
     pub replicas: i32,
     /// Size and disk of each machine.
-    #[serde(default = "Machine::worker")]
+    #[serde(default)]
     #[x_kube(validation = Rule::new("!has(self.etcdDisk)").message("workers have no etcd: remove etcdDisk"))]
     pub machine: Machine,
     /// Labels of its Nodes.

@@ -59,10 +59,12 @@ pub struct ImageHttp {
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
     /// Whole CPUs, each of its own.
+    #[serde(default = "four")]
     #[x_kube(validation = Rule::new("self >= 1 && self <= 256")
         .message("cpu must be a whole number from 1 to 256: CPUs are pinned, so fractions and zero cannot be given"))]
     pub cpu: i32,
     /// Memory, such as `8Gi`.
+    #[serde(default = "eight_gibibytes")]
     #[schemars(length(max = 20))]
     #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Gi')) >= 0 && quantity(self).compareTo(quantity('4Ti')) <= 0")
         .message("memory must be a quantity from 1Gi to 4Ti, written like 8Gi"))]
@@ -90,21 +92,11 @@ pub struct Machine {
     pub priority_class_name: Option<String>,
 }
 
-impl Machine {
-    /// The default control-plane machine: 4 CPUs, 8 GiB.
-    pub fn control_plane() -> Self {
-        Self::sized(4, "8Gi")
-    }
-
-    /// The default worker: 4 CPUs, 8 GiB.
-    pub fn worker() -> Self {
-        Self::sized(4, "8Gi")
-    }
-
-    fn sized(cpu: i32, memory: &str) -> Self {
+impl Default for Machine {
+    fn default() -> Self {
         Self {
-            cpu,
-            memory: memory.to_owned(),
+            cpu: four(),
+            memory: eight_gibibytes(),
             root_disk: Disk::default(),
             etcd_disk: None,
             hugepages: None,
@@ -113,6 +105,14 @@ impl Machine {
             priority_class_name: None,
         }
     }
+}
+
+const fn four() -> i32 {
+    4
+}
+
+fn eight_gibibytes() -> String {
+    "8Gi".to_owned()
 }
 
 /// How a machine sees its host's memory nodes.
