@@ -18,6 +18,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::action::{Action, Hold, Plan, Requeue};
 use crate::machines::MachineView;
 use crate::observed::Observed;
+use crate::ordinals::Ordinals;
 use crate::wanted::Wanted;
 
 pub use acceptance::{Objection, host_refusals, objection};
@@ -78,7 +79,7 @@ pub fn plan(
     previous: &GuestClusterStatus,
     now: Timestamp,
 ) -> Plan {
-    let machines = crate::machines::machines(wanted, seen, previous);
+    let machines = crate::machines::machines(wanted, seen, previous, now);
     let context = Context {
         wanted,
         seen,
@@ -140,6 +141,15 @@ impl Context<'_> {
 
     pub(crate) fn endpoint(&self) -> Option<(String, u16)> {
         endpoint(self.wanted, self.seen)
+    }
+
+    pub(crate) fn ordinals(&self) -> Ordinals<'_> {
+        Ordinals {
+            cluster: &self.wanted.identity.name,
+            seen: self.seen,
+            previous: self.previous,
+            machines: &self.machines,
+        }
     }
 }
 

@@ -15,6 +15,7 @@ pub mod cidr;
 pub mod decide;
 pub mod machines;
 pub mod observed;
+pub mod ordinals;
 pub mod permissions;
 pub mod render;
 pub mod report;

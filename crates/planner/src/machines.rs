@@ -1,19 +1,25 @@
 //! Machines, put together from the objects that carry their name.
 //!
 //! ```text
-//!            objects           instance runs        in the guest          kubelet ready
-//! (wanted) ───────▶ Creating ───────────▶ Booting ───────────▶ Joined ───────────▶ Ready ◀─▶ Unhealthy
-//!                                            │                                        │
-//!                                            ├──▶ Failed (its first boot is over and  └──▶ Stopped (a
-//!                                            │    it has not joined: it is replaced)       person's will)
-//! any ──▶ Leaving (being deleted)
+//!         name recorded       objects           instance runs        in the guest          kubelet ready
+//! (none) ───────▶ Wanted ───────▶ Creating ───────────▶ Booting ───────────▶ Joined ───────────▶ Ready ◀─▶ Unhealthy
+//!                                                          │                                        │
+//!                        Failed (its first boot is over ◀──┘             Stopped (a person's will) ◀┘
+//!                          │     and it has not joined)
+//!                          └──▶ Leaving (its VM goes, then all that is left of it)
 //! ```
+//!
+//! A machine fails by its own word or by the lack of any; that status says so is remembered until it
+//! is gone. Objects alone never decide: a VM or Secret that a person deleted is no reason to take the
+//! rest away.
 
 use std::collections::BTreeMap;
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_api::status::{GuestClusterStatus, MachineStatus};
+use guestcluster_bootstrap::console::{self, Boot};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::observed::{Disk, EtcdMember, GuestNode, Instance, Meta, Observed, Secret, Service, Vm};
 use crate::wanted::Wanted;
@@ -21,6 +27,8 @@ use crate::wanted::Wanted;
 /// Where a machine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
+    /// Its name is recorded; none of its objects was ever made.
+    Wanted,
     /// Some of its objects exist, its instance does not run yet.
     Creating,
     /// Its instance runs and it has not joined.
@@ -35,7 +43,7 @@ pub enum Phase {
     Stopped,
     /// Its first boot ended without a join.
     Failed,
-    /// It is being deleted.
+    /// It was given up, and its VM goes or is gone.
     Leaving,
 }
 
@@ -43,6 +51,7 @@ impl Phase {
     /// As status shows it.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Wanted => "Wanted",
             Self::Creating => "Creating",
             Self::Booting => "Booting",
             Self::Joined => "Joined",
@@ -84,18 +93,34 @@ pub struct MachineView<'a> {
     pub previous: Option<&'a MachineStatus>,
     /// Last lines of its console, while its first boot is not over.
     pub console: &'a [String],
+    /// Whether it has joined was asked and answered; before the guest was initialised there is
+    /// nothing to ask.
+    pub asked: bool,
+    /// Its instance was made long ago.
+    pub old_instance: bool,
 }
 
-/// The line that a first boot writes when it gives up.
-const BOOT_FAILED: &str = "guestcluster: bootstrap failed";
+/// How long a machine that came back before it joined may keep silent. Its console usually tells
+/// much sooner; where consoles cannot be read, this is longer than all of kubeadm's own waits.
+const SILENCE: SignedDuration = SignedDuration::from_mins(20);
+
+/// Words with which KubeVirt says that a VM does not start and will not by waiting alone
+/// (`printableStatus`).
+const TROUBLE: [&str; 8] = [
+    "CrashLoopBackOff",
+    "DataVolumeError",
+    "ErrImagePull",
+    "ErrorDataVolumeNotFound",
+    "ErrorPvcNotFound",
+    "ErrorUnschedulable",
+    "ImagePullBackOff",
+    "Unknown",
+];
 
 impl MachineView<'_> {
     /// It is part of the guest: it has a Node, and a control-plane machine votes in etcd too.
     pub fn has_joined(&self) -> bool {
-        let voter = self
-            .member
-            .is_some_and(|member| !member.learner && !member.name.is_empty());
-        self.node.is_some() && (self.role == Role::Worker || voter)
+        self.node.is_some() && (self.role == Role::Worker || self.votes())
     }
 
     /// Its first boot has been answered for: keys and tokens are out of its Secret.
@@ -111,18 +136,51 @@ impl MachineView<'_> {
                 .is_some_and(|p| matches!(p.phase.as_str(), "Joined" | "Ready" | "Unhealthy"))
     }
 
-    /// Its first boot ended without a join: it said so, or it came back as another instance.
+    /// etcd counts on it.
+    pub fn votes(&self) -> bool {
+        self.member
+            .is_some_and(|member| !member.learner && !member.name.is_empty())
+    }
+
+    /// It certainly is no part of the guest.
+    fn is_outside(&self) -> bool {
+        self.asked && !self.joined_before() && !self.has_joined()
+    }
+
+    /// Its first boot ended without a join. That it came back as another instance is not enough: it
+    /// may have been cut off before it began, and then it boots as if nothing had been.
     pub fn boot_failed(&self) -> bool {
-        if self.joined_before() || self.has_joined() {
-            return false;
+        if self.is_given_up() {
+            return true;
         }
-        let said_so = self.console.iter().any(|line| line.contains(BOOT_FAILED));
+        let over = match console::read(&self.console.join("\n")) {
+            Boot::Failed { .. } => true,
+            Boot::Silent => self.has_restarted() && self.old_instance,
+            Boot::Running { .. } | Boot::Succeeded | Boot::Restarted => false,
+        };
+        self.is_outside() && (over || self.has_lost_disk())
+    }
+
+    /// It runs as another instance than the one in which it first booted.
+    fn has_restarted(&self) -> bool {
         let instance = self.instance.map(|instance| instance.meta.uid.as_str());
         let first = self
             .previous
             .and_then(|previous| previous.boot_instance.as_deref());
-        let restarted = matches!((first, instance), (Some(first), Some(now)) if first != now);
-        said_so || restarted
+        matches!((first, instance), (Some(first), Some(now)) if first != now)
+    }
+
+    /// Its root disk was there before its first-boot document was, and is not any more.
+    pub fn has_lost_disk(&self) -> bool {
+        self.user_data.is_some() && self.root_disk.is_none_or(|disk| disk.meta.deleting)
+    }
+
+    /// Status says that its first boot failed, and it has not joined after all.
+    pub fn is_given_up(&self) -> bool {
+        let told = self
+            .previous
+            .is_some_and(|p| matches!(p.phase.as_str(), "Failed" | "Leaving"));
+        told && !self.is_settled() && !self.has_joined()
     }
 
     /// A person stopped it: every machine of ours is made to run always.
@@ -132,14 +190,9 @@ impl MachineView<'_> {
             .is_some_and(|s| s != "Always")
     }
 
-    /// It is being taken away. Disks and Secret are made before the VM and deleted with it, so a VM
-    /// that lacks one, or a disk that is going, is a removal that was begun.
+    /// It is being taken away: by our decision alone, never because a person deleted a part of it.
     pub fn is_leaving(&self) -> bool {
-        let disk_gone = self.root_disk.is_none_or(|disk| disk.meta.deleting);
-        match self.vm {
-            Some(vm) => vm.meta.deleting || disk_gone || self.user_data.is_none(),
-            None => self.root_disk.is_some_and(|disk| disk.meta.deleting),
-        }
+        self.is_given_up() && self.vm.is_none_or(|vm| vm.meta.deleting)
     }
 
     /// Where it is in its life.
@@ -179,6 +232,19 @@ impl MachineView<'_> {
         }
     }
 
+    /// What keeps it from starting, in KubeVirt's words.
+    pub fn trouble(&self) -> Option<&str> {
+        let disk = self
+            .root_disk
+            .filter(|disk| disk.phase.as_deref() != Some("Succeeded"));
+        let word = self.vm.and_then(|vm| vm.printable_status.as_deref());
+        self.vm
+            .and_then(|vm| vm.failure.as_deref())
+            .or_else(|| disk.and_then(|disk| disk.message.as_deref()))
+            .or_else(|| self.instance.and_then(|i| i.unschedulable.as_deref()))
+            .or_else(|| word.filter(|word| TROUBLE.contains(word)))
+    }
+
     /// The host it runs on.
     pub fn host(&self) -> Option<&str> {
         self.instance.and_then(|instance| instance.host.as_deref())
@@ -190,6 +256,7 @@ pub fn machines<'a>(
     wanted: &Wanted,
     seen: &'a Observed,
     previous: &'a GuestClusterStatus,
+    now: Timestamp,
 ) -> BTreeMap<String, MachineView<'a>> {
     let metas = seen
         .vms
@@ -198,53 +265,81 @@ pub fn machines<'a>(
         .chain(seen.services.values().map(|service| &service.meta))
         .chain(seen.secrets.values().map(|secret| &secret.meta))
         .chain(seen.disks.values().map(|disk| &disk.meta));
+    let facts = Facts {
+        wanted,
+        seen,
+        previous,
+        now,
+        begun: has_begun(seen, previous),
+    };
     let mut found: BTreeMap<String, MachineView<'a>> = BTreeMap::new();
     for meta in metas {
-        let Some((name, view)) = view(wanted, seen, previous, meta) else {
-            continue;
-        };
-        found.entry(name).or_insert(view);
+        if let Some(name) = meta.machine.as_ref().filter(|n| !found.contains_key(*n)) {
+            found.extend(facts.view(name, meta).map(|view| (name.clone(), view)));
+        }
     }
     found
 }
 
-fn view<'a>(
-    wanted: &Wanted,
+/// A guest exists that must not be initialised again: status says so, or a control-plane machine
+/// was seen to have joined.
+fn has_begun(seen: &Observed, previous: &GuestClusterStatus) -> bool {
+    let joined = |secret: &Secret| {
+        secret.scrubbed && secret.meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL)
+    };
+    previous.initialised || seen.secrets.values().any(joined)
+}
+
+/// What a view is put together from.
+struct Facts<'w, 'a> {
+    wanted: &'w Wanted,
     seen: &'a Observed,
     previous: &'a GuestClusterStatus,
-    meta: &Meta,
-) -> Option<(String, MachineView<'a>)> {
-    let (name, pool) = (meta.machine.as_ref()?, meta.pool.as_ref()?);
-    let ordinal = names::ordinal(&wanted.identity.name, pool, name)?;
-    let control_plane = pool == names::CONTROL_PLANE_POOL;
-    let guest = seen.guest.known();
-    let etcd = seen.etcd.known();
-    let service = seen.services.get(name);
-    let view = MachineView {
-        name: name.clone(),
-        pool: pool.clone(),
-        ordinal,
-        role: if control_plane {
-            Role::ControlPlane
-        } else {
-            Role::Worker
-        },
-        user_data: seen.secrets.get(&names::user_data_secret(name)),
-        service,
-        root_disk: seen.disks.get(&names::root_disk(name)),
-        vm: seen.vms.get(name),
-        instance: seen.instances.get(name),
-        node: guest.and_then(|guest| guest.nodes.get(name)),
-        member: etcd.and_then(|etcd| etcd.members.iter().find(|m| is_member_of(m, name, service))),
-        previous: recorded(previous).find(|machine| machine.name == *name),
-        console: seen.consoles.get(name).map_or(&[], Vec::as_slice),
-    };
-    Some((name.clone(), view))
+    now: Timestamp,
+    begun: bool,
+}
+
+impl<'a> Facts<'_, 'a> {
+    fn view(&self, name: &str, meta: &Meta) -> Option<MachineView<'a>> {
+        let seen = self.seen;
+        let pool = meta.pool.as_ref()?;
+        let control_plane = pool == names::CONTROL_PLANE_POOL;
+        let service = seen.services.get(name);
+        // A guest whose init was not finished is none: nothing could join it, and its first machine
+        // must be given up if that boot is cut short.
+        let exists = self.begun || !seen.init_unfinished;
+        let guest = seen.guest.known().filter(|_| exists);
+        let etcd = seen.etcd.known().filter(|_| exists);
+        let instance = seen.instances.get(name);
+        let made = instance.and_then(|instance| instance.meta.created);
+        Some(MachineView {
+            ordinal: names::ordinal(&self.wanted.identity.name, pool, name)?,
+            name: name.to_owned(),
+            pool: pool.clone(),
+            role: if control_plane {
+                Role::ControlPlane
+            } else {
+                Role::Worker
+            },
+            user_data: seen.secrets.get(&names::user_data_secret(name)),
+            service,
+            root_disk: seen.disks.get(&names::root_disk(name)),
+            vm: seen.vms.get(name),
+            instance,
+            node: guest.and_then(|guest| guest.nodes.get(name)),
+            member: etcd
+                .and_then(|etcd| etcd.members.iter().find(|m| is_member_of(m, name, service))),
+            previous: recorded(self.previous).find(|machine| machine.name == name),
+            console: seen.consoles.get(name).map_or(&[], Vec::as_slice),
+            asked: !self.begun || (guest.is_some() && (etcd.is_some() || !control_plane)),
+            old_instance: made.is_some_and(|made| self.now.duration_since(made) > SILENCE),
+        })
+    }
 }
 
 /// A member that has not started has no name: then its peer URL, the machine's own Service
 /// address, tells whose it is.
-fn is_member_of(member: &EtcdMember, machine: &str, service: Option<&Service>) -> bool {
+pub(crate) fn is_member_of(member: &EtcdMember, machine: &str, service: Option<&Service>) -> bool {
     if !member.name.is_empty() {
         return member.name == machine;
     }
@@ -264,47 +359,4 @@ pub fn recorded(status: &GuestClusterStatus) -> impl Iterator<Item = &MachineSta
         .machines
         .iter()
         .chain(status.workers.iter().flat_map(|pool| pool.machines.iter()))
-}
-
-/// The highest ordinal that `pool` has ever used: the largest over recorded ordinals, objects,
-/// guest Nodes and etcd members.
-pub fn last_ordinal(
-    wanted: &Wanted,
-    seen: &Observed,
-    previous: &GuestClusterStatus,
-    pool: &str,
-) -> u32 {
-    let recorded = if pool == names::CONTROL_PLANE_POOL {
-        previous.control_plane.last_ordinal
-    } else {
-        previous
-            .workers
-            .iter()
-            .find(|p| p.name == pool)
-            .map_or(0, |p| p.last_ordinal)
-    };
-    let machines = machines(wanted, seen, previous);
-    let objects = machines
-        .values()
-        .filter(|m| m.pool == pool)
-        .map(|m| m.ordinal);
-    let in_guest = seen
-        .guest
-        .known()
-        .into_iter()
-        .flat_map(|guest| guest.nodes.keys());
-    let in_etcd = seen
-        .etcd
-        .known()
-        .into_iter()
-        .flat_map(|etcd| &etcd.members)
-        .map(|m| &m.name);
-    let named = in_guest
-        .chain(in_etcd)
-        .filter_map(|name| names::ordinal(&wanted.identity.name, pool, name));
-    objects
-        .chain(named)
-        .chain([recorded])
-        .max()
-        .unwrap_or_default()
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use guestcluster_capacity::Host;
+pub use guestcluster_capacity::{Host, Quantity};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cidr::Cidr;
@@ -57,6 +57,9 @@ pub struct Observed {
     pub taken: BTreeMap<String, String>,
     /// Other clusters of the namespace use the golden image too.
     pub image_shared: bool,
+    /// `kubeadm init` has not come to its end: what it applies last, the add-on kube-proxy, is not
+    /// in the guest. Asked only until the cluster is initialised.
+    pub init_unfinished: bool,
     /// The guest, asked through its API.
     pub guest: Probe<Guest>,
     /// The guest's etcd.

@@ -2,8 +2,6 @@
 
 mod conditions;
 
-use std::collections::BTreeMap;
-
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_api::status::{ControlPlaneStatus, MachineStatus, PoolStatus};
@@ -14,6 +12,7 @@ use crate::action::{Action, Plan};
 use crate::decide::{endpoint, initialised};
 use crate::machines::{MachineView, Phase, machines};
 use crate::observed::Observed;
+use crate::ordinals::Ordinals;
 use crate::wanted::{SpecErrors, Wanted};
 
 /// The status of a cluster whose specification can be read.
@@ -24,10 +23,19 @@ pub fn status(
     previous: &GuestClusterStatus,
     now: Timestamp,
 ) -> GuestClusterStatus {
-    let machines = machines(wanted, seen, previous);
-    let ordinals = ordinals(plan, previous);
-    let control_plane = control_plane(wanted, &machines, &ordinals);
-    let workers = workers(wanted, &machines, &ordinals);
+    let machines = machines(wanted, seen, previous, now);
+    let facts = Pools {
+        wanted,
+        plan,
+        ordinals: Ordinals {
+            cluster: &wanted.identity.name,
+            seen,
+            previous,
+            machines: &machines,
+        },
+    };
+    let control_plane = control_plane(&facts);
+    let workers = workers(&facts);
     let ready_workers: i32 = workers.iter().map(|pool| pool.ready).sum();
     let mut status = GuestClusterStatus {
         observed_generation: Some(wanted.identity.generation),
@@ -65,82 +73,100 @@ pub fn invalid(
     }
 }
 
-/// Highest ordinal per pool, with those that this plan records.
-fn ordinals(plan: &Plan, previous: &GuestClusterStatus) -> BTreeMap<String, u32> {
-    let mut ordinals: BTreeMap<String, u32> = previous
-        .workers
-        .iter()
-        .map(|pool| (pool.name.clone(), pool.last_ordinal))
-        .collect();
-    ordinals.insert(
-        names::CONTROL_PLANE_POOL.to_owned(),
-        previous.control_plane.last_ordinal,
-    );
-    for action in &plan.actions {
-        if let Action::RecordOrdinals(recorded) = action {
-            for (pool, ordinal) in recorded {
-                let known = ordinals.entry(pool.clone()).or_default();
-                *known = (*known).max(*ordinal);
-            }
-        }
-    }
-    ordinals
+/// What the state of pools is computed from.
+struct Pools<'a> {
+    wanted: &'a Wanted,
+    plan: &'a Plan,
+    ordinals: Ordinals<'a>,
 }
 
-type Machines<'a> = BTreeMap<String, MachineView<'a>>;
-
-fn control_plane(
-    wanted: &Wanted,
-    machines: &Machines<'_>,
-    ordinals: &BTreeMap<String, u32>,
-) -> ControlPlaneStatus {
-    let pool = pool(names::CONTROL_PLANE_POOL, machines, ordinals);
+fn control_plane(facts: &Pools<'_>) -> ControlPlaneStatus {
+    let pool = facts.pool(names::CONTROL_PLANE_POOL);
     ControlPlaneStatus {
         replicas: pool.replicas,
         ready: pool.ready,
-        summary: Some(format!("{}/{}", pool.ready, wanted.control_plane_size())),
+        summary: Some(format!(
+            "{}/{}",
+            pool.ready,
+            facts.wanted.control_plane_size()
+        )),
         last_ordinal: pool.last_ordinal,
         machines: pool.machines,
     }
 }
 
-/// Pools that are wanted, and pools that are not and still have machines.
-fn workers(
-    wanted: &Wanted,
-    machines: &Machines<'_>,
-    ordinals: &BTreeMap<String, u32>,
-) -> Vec<PoolStatus> {
-    let wanted_pools = wanted
-        .pools
+/// Pools that are wanted, pools that still have machines, and pools that ever had some: their
+/// ordinals must be remembered should the pool come back.
+fn workers(facts: &Pools<'_>) -> Vec<PoolStatus> {
+    let pools = &facts.wanted.pools;
+    let wanted = pools
         .iter()
         .filter(|p| p.role == Role::Worker)
         .map(|p| &p.name);
-    let mut names: Vec<&String> = wanted_pools.collect();
-    let left = machines
-        .values()
-        .filter(|m| m.role == Role::Worker)
-        .map(|m| &m.pool);
-    for name in left {
+    let machines = facts.ordinals.machines.values();
+    let left = machines.filter(|m| m.role == Role::Worker).map(|m| &m.pool);
+    let past = facts.ordinals.previous.workers.iter();
+    let past = past.filter(|p| p.last_ordinal > 0).map(|p| &p.name);
+    let mut names: Vec<&String> = Vec::new();
+    for name in wanted.chain(left).chain(past) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    names
-        .into_iter()
-        .map(|name| pool(name, machines, ordinals))
-        .collect()
+    names.into_iter().map(|name| facts.pool(name)).collect()
 }
 
-fn pool(name: &str, machines: &Machines<'_>, ordinals: &BTreeMap<String, u32>) -> PoolStatus {
-    let mut members: Vec<_> = machines.values().filter(|m| m.pool == name).collect();
-    members.sort_by_key(|machine| machine.ordinal);
-    let ready = members.iter().filter(|m| m.phase() == Phase::Ready).count();
-    PoolStatus {
-        name: name.to_owned(),
-        replicas: count(members.len()),
-        ready: count(ready),
-        last_ordinal: ordinals.get(name).copied().unwrap_or_default(),
-        machines: members.into_iter().map(machine).collect(),
+impl Pools<'_> {
+    fn pool(&self, name: &str) -> PoolStatus {
+        let machines = self.ordinals.machines.values();
+        let mut members: Vec<_> = machines.filter(|m| m.pool == name).collect();
+        members.sort_by_key(|machine| machine.ordinal);
+        let ready = members.iter().filter(|m| m.phase() == Phase::Ready).count();
+        let to_come = self.to_come(name, &members);
+        PoolStatus {
+            name: name.to_owned(),
+            replicas: count(members.len()),
+            ready: count(ready),
+            last_ordinal: self
+                .ordinals
+                .last(name)
+                .max(self.recorded_now(name).unwrap_or_default()),
+            machines: members.into_iter().map(machine).chain(to_come).collect(),
+        }
+    }
+
+    fn recorded_now(&self, pool: &str) -> Option<u32> {
+        self.plan.actions.iter().find_map(|action| {
+            if let Action::RecordOrdinals(ordinals) = action {
+                return ordinals.get(pool).copied();
+            }
+            None
+        })
+    }
+
+    /// Machines whose names are recorded, now or before, and that have no object yet. Those that are
+    /// not wanted any more are dropped, and their names with them.
+    fn to_come(&self, pool: &str, members: &[&MachineView<'_>]) -> Vec<MachineStatus> {
+        let stays = |m: &&&MachineView<'_>| !matches!(m.phase(), Phase::Failed | Phase::Leaving);
+        let existing = members.iter().filter(stays).count();
+        let replicas = self.wanted.pool(pool).map_or(0, |pool| pool.replicas);
+        let missing = usize::try_from(replicas)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(existing);
+        let new = (self.ordinals.last(pool) + 1)..=self.recorded_now(pool).unwrap_or_default();
+        let new = new.map(|ordinal| names::machine(&self.wanted.identity.name, pool, ordinal));
+        let names = self
+            .ordinals
+            .reserved(pool)
+            .into_iter()
+            .chain(new)
+            .take(missing);
+        let wanted = |name| MachineStatus {
+            name,
+            phase: Phase::Wanted.as_str().to_owned(),
+            ..MachineStatus::default()
+        };
+        names.map(wanted).collect()
     }
 }
 

@@ -1,1 +1,13 @@
-//! Builders that read as sentences, paper guests and fault injection; for tests alone.
+//! Builders that read as sentences and a simulated world for the planner; for tests alone.
+//!
+//! [`world::World`] is a model of all that a GuestCluster lives in: the infrastructure cluster's
+//! objects, KubeVirt, hosts, machines that boot, kubeadm, etcd, and the operator that carries plans
+//! out. It models objects and their effects, not HTTP, so that thousands of histories with faults
+//! can be walked in seconds; each is repeated exactly by its seed and its steps.
+
+pub mod build;
+mod random;
+pub mod world;
+
+pub use build::{cluster, guest_infra};
+pub use world::{Mishap, Step, World};

@@ -27,6 +27,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
         None => Flow::Next,
         Some(objection) => {
             draft.hold_for_person(objection.reason, objection.message);
+            draft.look_again(context.in_seconds(60), "acceptance");
             Flow::Stop
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn authorities(context: &Context<'_>, draft: &mut Draft) -> Flow {
     let depended_on = context
         .machines
         .values()
-        .any(|machine| machine.vm.is_some());
+        .any(|machine| machine.vm.is_some() || machine.user_data.is_some());
     if let (Some(authority), true) = (missing.first(), depended_on) {
         draft.hold_for_person(
             Reason::CertificateDamaged,

@@ -18,7 +18,7 @@ const WORKER_ROLE: &str = "node-role.kubernetes.io/worker";
 const EXTEND_BEFORE: SignedDuration = SignedDuration::from_mins(5);
 
 pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
-    let Some(guest) = context.seen.guest.known() else {
+    let Some(guest) = context.seen.guest.known().filter(|_| context.initialised()) else {
         return Flow::Next;
     };
     for machine in context.machines.values() {
@@ -104,11 +104,15 @@ fn keep_token(
         return;
     };
     let token = id.clone();
+    let extend_at = *expiry - EXTEND_BEFORE;
     match machine.phase() {
+        // Its kubelet may still enter by itself, as long as the token lives.
+        Phase::Failed if machine.votes() => {}
         Phase::Failed | Phase::Leaving => draft.act(Action::DeleteToken { token }),
-        Phase::Creating | Phase::Booting if context.now + EXTEND_BEFORE >= *expiry => {
+        Phase::Creating | Phase::Booting if context.now >= extend_at => {
             draft.act(Action::ExtendToken { token });
         }
-        _ => draft.look_again(*expiry - EXTEND_BEFORE, "bootstrap token"),
+        Phase::Creating | Phase::Booting => draft.look_again(extend_at, "bootstrap token"),
+        Phase::Wanted | Phase::Joined | Phase::Ready | Phase::Unhealthy | Phase::Stopped => {}
     }
 }

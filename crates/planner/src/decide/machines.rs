@@ -4,7 +4,7 @@
 //! once: kubeadm waits while etcd has a learner, so that joins of control-plane machines queue up by
 //! themselves (ADR 0005). Later additions to a control plane come one at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
@@ -13,7 +13,7 @@ use guestcluster_api::names;
 use super::foundation::is_taken;
 use super::{Context, Draft, Flow, host_refusals};
 use crate::action::{Action, FirstBoot, UserData};
-use crate::machines::{MachineView, Phase, recorded};
+use crate::machines::{MachineView, Phase};
 use crate::render;
 use crate::wanted::Pool;
 
@@ -24,6 +24,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
         .iter()
         .map(|pool| (pool, names_wanted(context, draft, pool)))
         .collect::<Vec<_>>();
+    say_unwanted(context, draft);
     let unrecorded = wanted
         .iter()
         .filter_map(|(pool, names)| Some((pool.name.clone(), names.record?)))
@@ -37,72 +38,85 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
             make(context, draft, (pool, name));
         }
     }
-    draft.look_again(
-        context.in_seconds(if settled(context) { 60 } else { 1 }),
-        "machines",
-    );
+    let fresh = wanted.iter().any(|(_, names)| names.fresh);
+    draft.look_again(context.in_seconds(pause(context, fresh)), "machines");
     Flow::Next
 }
 
-/// Nothing is on its way.
-fn settled(context: &Context<'_>) -> bool {
-    let ready = |m: &MachineView<'_>| matches!(m.phase(), Phase::Ready | Phase::Stopped);
-    let wanted = context.wanted.control_plane_size() + context.wanted.worker_count();
-    let count = context.machines.values().filter(|m| ready(m)).count();
-    count == usize::try_from(wanted).unwrap_or(usize::MAX)
+/// Seconds until the next look, if nothing else calls for one: the guest has no watch.
+fn pause(context: &Context<'_>, fresh: bool) -> i64 {
+    let phases = || context.machines.values().map(MachineView::phase);
+    let on_its_way = |phase| {
+        matches!(
+            phase,
+            Phase::Wanted
+                | Phase::Creating
+                | Phase::Booting
+                | Phase::Joined
+                | Phase::Failed
+                | Phase::Leaving
+        )
+    };
+    if fresh || phases().any(on_its_way) {
+        1
+    } else if phases().any(|phase| phase == Phase::Unhealthy) {
+        5
+    } else {
+        60
+    }
 }
 
 /// Machines of a pool that should exist.
 struct Names {
-    /// Those that exist or are reserved.
+    /// Those that exist or are recorded.
     all: Vec<String>,
+    /// Some of them have no object yet.
+    fresh: bool,
     /// The highest ordinal to record before more can be made.
     record: Option<u32>,
 }
 
 fn names_wanted(context: &Context<'_>, draft: &mut Draft, pool: &Pool) -> Names {
-    let existing = context
+    let stays = |m: &&MachineView<'_>| !matches!(m.phase(), Phase::Leaving | Phase::Failed);
+    let mut all = context
         .machines
         .values()
-        .filter(|m| m.pool == pool.name && !matches!(m.phase(), Phase::Leaving | Phase::Failed))
+        .filter(|m| m.pool == pool.name)
+        .filter(stays)
         .map(|m| m.name.clone())
         .collect::<Vec<_>>();
-    let size = size(context, draft, pool);
-    let missing = size.saturating_sub(u32::try_from(existing.len()).unwrap_or(u32::MAX));
-    if missing == 0 {
-        say_surplus(draft, pool, existing.len());
-        return Names {
-            all: existing,
-            record: None,
-        };
-    }
-    let recorded = recorded_ordinal(context, pool);
-    let fresh = recorded.saturating_sub(highest_used(context, pool));
-    if fresh < missing {
-        return Names {
-            all: existing,
-            record: Some(recorded.max(highest_used(context, pool)) + missing),
-        };
-    }
-    // The highest ones: lower ordinals that were recorded may belong to machines that are gone.
-    let first = recorded - missing + 1;
-    let cluster = &context.wanted.identity.name;
-    let fresh = (first..=recorded).map(|ordinal| names::machine(cluster, &pool.name, ordinal));
+    let existing = count(all.len());
+    say_surplus(draft, pool, existing);
+    let missing = size(context, draft, (pool, existing)).saturating_sub(existing);
+    let reserved = context.ordinals().reserved(&pool.name);
+    let unrecorded = missing.saturating_sub(count(reserved.len()));
+    all.extend(
+        reserved
+            .into_iter()
+            .take(usize::try_from(missing).unwrap_or(usize::MAX)),
+    );
     Names {
-        all: existing.into_iter().chain(fresh).collect(),
-        record: None,
+        fresh: missing > 0,
+        record: (unrecorded > 0).then(|| context.ordinals().last(&pool.name) + unrecorded),
+        all,
     }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// How many machines the pool may have on the hosts there are. A control plane stays odd: four
 /// members tolerate no more than three do.
-fn size(context: &Context<'_>, draft: &mut Draft, pool: &Pool) -> u32 {
-    if pool.role == Role::Worker {
+///
+/// Hosts that are down for a while are no concern of machines that exist.
+fn size(context: &Context<'_>, draft: &mut Draft, (pool, existing): (&Pool, u32)) -> u32 {
+    if pool.role == Role::Worker || existing >= pool.replicas {
         return pool.replicas;
     }
     let refusals = host_refusals(pool, context.seen);
     let hosts = context.seen.infra.hosts.len();
-    let eligible = u32::try_from(hosts - refusals.len()).unwrap_or(u32::MAX);
+    let eligible = count(hosts - refusals.len());
     if eligible >= pool.replicas {
         return pool.replicas;
     }
@@ -115,6 +129,7 @@ fn size(context: &Context<'_>, draft: &mut Draft, pool: &Pool) -> u32 {
     } else {
         eligible - (eligible + 1) % 2
     };
+    let size = size.max(existing);
     let detail = if reasons.is_empty() {
         String::new()
     } else {
@@ -124,15 +139,15 @@ fn size(context: &Context<'_>, draft: &mut Draft, pool: &Pool) -> u32 {
         Reason::TooFewHosts,
         format!(
             "{} control-plane machines need as many hosts, and {eligible} of {hosts} can take one\
-             {detail}. {size} are made; add hosts or lower spec.controlPlane.replicas",
+             {detail}. There will be {size}; add hosts or lower spec.controlPlane.replicas",
             pool.replicas
         ),
     );
     size
 }
 
-fn say_surplus(draft: &mut Draft, pool: &Pool, existing: usize) {
-    let surplus = existing.saturating_sub(usize::try_from(pool.replicas).unwrap_or(usize::MAX));
+fn say_surplus(draft: &mut Draft, pool: &Pool, existing: u32) {
+    let surplus = existing.saturating_sub(pool.replicas);
     if surplus > 0 {
         draft.hold_for_person(
             Reason::Surplus,
@@ -145,48 +160,26 @@ fn say_surplus(draft: &mut Draft, pool: &Pool, existing: usize) {
     }
 }
 
-fn recorded_ordinal(context: &Context<'_>, pool: &Pool) -> u32 {
-    if pool.role == Role::ControlPlane {
-        return context.previous.control_plane.last_ordinal;
+/// Machines of pools that the specification does not name any more.
+fn say_unwanted(context: &Context<'_>, draft: &mut Draft) {
+    let unwanted = |m: &&MachineView<'_>| context.wanted.pool(&m.pool).is_none();
+    if let Some(machine) = context.machines.values().find(unwanted) {
+        draft.hold_for_person(
+            Reason::Surplus,
+            format!(
+                "pool {} is not in the specification any more and still has machines; this release \
+                 does not remove machines: put the pool back",
+                machine.pool
+            ),
+        );
     }
-    let pools = &context.previous.workers;
-    pools
-        .iter()
-        .find(|p| p.name == pool.name)
-        .map_or(0, |p| p.last_ordinal)
-}
-
-/// The highest ordinal that was certainly used: by objects, in the last status, in the guest.
-fn highest_used(context: &Context<'_>, pool: &Pool) -> u32 {
-    let cluster = &context.wanted.identity.name;
-    let guest = context
-        .seen
-        .guest
-        .known()
-        .into_iter()
-        .flat_map(|guest| guest.nodes.keys());
-    let etcd = context
-        .seen
-        .etcd
-        .known()
-        .into_iter()
-        .flat_map(|etcd| &etcd.members);
-    let names = recorded(context.previous)
-        .map(|machine| &machine.name)
-        .chain(guest)
-        .chain(etcd.map(|member| &member.name))
-        .chain(context.machines.keys());
-    names
-        .filter_map(|name| names::ordinal(cluster, &pool.name, name))
-        .max()
-        .unwrap_or(0)
 }
 
 /// Makes what a machine lacks. Disks and address come at once, so that they are there when the
 /// machine's turn to boot has come.
 fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)) {
     let machine = context.machines.get(name);
-    if machine.is_some_and(|machine| machine.vm.is_some()) {
+    if machine.is_some_and(|machine| machine.vm.is_some() || !has_its_disk(draft, machine)) {
         return;
     }
     let wanted = context.wanted;
@@ -206,69 +199,80 @@ fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)
             draft.act(Action::Create(disk));
         }
     }
-    let address = service.and_then(|service| service.cluster_ip.clone());
-    let has_address = pool.role == Role::Worker || address.is_some();
-    let (Some(boot), true, Some(endpoint)) = (
-        first_boot(context, pool, name),
-        has_address,
-        context.endpoint(),
-    ) else {
-        return;
-    };
-    if machine.and_then(|machine| machine.user_data).is_none() {
-        draft.act(Action::WriteUserData(Box::new(UserData {
-            machine: name.clone(),
-            pool: pool.name.clone(),
-            boot,
-            endpoint,
-            address,
-            metadata: render::user_data_metadata(wanted, pool, name),
-        })));
+    let has_document = machine.is_some_and(|machine| machine.user_data.is_some());
+    // A machine of a guest that exists comes back whatever the guest says now: a person deleted its
+    // VM, and it may be the one that the guest waits for.
+    let comes_back = has_document && context.initialised();
+    if !comes_back {
+        let address = service.and_then(|service| service.cluster_ip.clone());
+        let has_address = pool.role == Role::Worker || address.is_some();
+        let boot = first_boot(context, pool, name);
+        let (Some(boot), true, Some(endpoint)) = (boot, has_address, context.endpoint()) else {
+            return;
+        };
+        if !has_document {
+            draft.act(Action::WriteUserData(Box::new(UserData {
+                machine: name.clone(),
+                pool: pool.name.clone(),
+                boot,
+                endpoint,
+                address,
+                metadata: render::user_data_metadata(wanted, pool, name),
+            })));
+        }
     }
     draft.act(Action::Create(render::vm(wanted, pool, name)));
+}
+
+/// Whether a machine that has booted still has the disk that it booted from. On an empty one etcd
+/// would start as another member under the old one's name.
+fn has_its_disk(draft: &mut Draft, machine: &MachineView<'_>) -> bool {
+    if !machine.has_lost_disk() {
+        return true;
+    }
+    draft.hold_for_person(
+        Reason::Degraded,
+        format!(
+            "the root disk of {} is gone, and it does not come back on an empty one: restore \
+             DataVolume {}, or delete the cluster",
+            machine.name,
+            names::root_disk(&machine.name)
+        ),
+    );
+    false
 }
 
 /// How the machine comes in, if its turn has come.
 fn first_boot(context: &Context<'_>, pool: &Pool, name: &str) -> Option<FirstBoot> {
     if !context.initialised() {
-        let leads =
-            pool.role == Role::ControlPlane && leader(context, pool).is_none_or(|l| l == name);
+        let leads = pool.role == Role::ControlPlane && leads(context, pool, name);
         return leads.then_some(FirstBoot::Init);
     }
     context.seen.guest.known()?;
     if pool.role == Role::Worker {
         return Some(FirstBoot::JoinWorker);
     }
-    let control_plane = context.machines.values().filter(|m| m.pool == pool.name);
-    let (joined, on_its_way): (BTreeSet<_>, BTreeSet<_>) = control_plane
-        .filter(|m| m.vm.is_some() && m.phase() != Phase::Leaving)
-        .map(|m| (m.has_joined(), m.name.clone()))
-        .fold(
-            (BTreeSet::new(), BTreeSet::new()),
-            |(mut joined, mut other), (has, name)| {
-                if has {
-                    joined.insert(name)
-                } else {
-                    other.insert(name)
-                };
-                (joined, other)
-            },
-        );
+    let with_vm = |m: &&MachineView<'_>| m.pool == pool.name && m.vm.is_some();
+    let control_plane = context.machines.values().filter(with_vm);
+    let (joined, on_its_way): (Vec<_>, Vec<_>) = control_plane
+        .filter(|m| m.phase() != Phase::Leaving)
+        .partition(|m| m.has_joined());
     let is_new = joined.len() == 1;
     (is_new || on_its_way.is_empty()).then_some(FirstBoot::JoinControlPlane)
 }
 
-/// The machine that initialises the guest: one that has begun to, else the first by ordinal of
-/// those there are or will be.
-fn leader(context: &Context<'_>, pool: &Pool) -> Option<String> {
-    let alive = |m: &&MachineView<'_>| {
-        m.pool == pool.name && !matches!(m.phase(), Phase::Leaving | Phase::Failed)
-    };
-    let of_pool = || context.machines.values().filter(alive);
-    let begun = of_pool().filter(|m| m.user_data.is_some());
-    let first = |a: &&MachineView<'_>, b: &&MachineView<'_>| a.ordinal.cmp(&b.ordinal);
-    begun
-        .min_by(first)
-        .or_else(|| of_pool().min_by(first))
-        .map(|m| m.name.clone())
+/// Whether this machine initialises the guest: it has begun to, or none has and it is the first by
+/// ordinal of those there are. One that was given up must be off before another begins: while its
+/// API server stood behind the endpoint, kubeadm would write half of the new guest into the old.
+fn leads(context: &Context<'_>, pool: &Pool, name: &str) -> bool {
+    let of_pool = || context.machines.values().filter(|m| m.pool == pool.name);
+    let is_on = |m: &MachineView<'_>| m.vm.is_some() || m.instance.is_some();
+    if of_pool().any(|m| m.name != name && is_on(m)) {
+        return false;
+    }
+    let stays = |m: &&MachineView<'_>| !matches!(m.phase(), Phase::Leaving | Phase::Failed);
+    let leader = of_pool()
+        .filter(stays)
+        .min_by_key(|m| (m.user_data.is_none(), m.ordinal));
+    leader.is_none_or(|leader| leader.name == name)
 }

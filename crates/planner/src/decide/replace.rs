@@ -1,38 +1,46 @@
-//! Machines whose first boot ended without a join are given up and replaced under a new ordinal.
+//! Machines whose first boot ended without a join are given up; a successor with a new ordinal takes
+//! their place.
 //!
 //! The MUSTs:
-//! 1. A machine that ever joined is never touched here.
-//! 2. A control-plane machine goes only when etcd was asked and does not count it as a voter; a
-//!    learner of its is removed first, since it would block the next join.
-//! 3. The ordinal of its successor is recorded before its first object goes, so that no name is
-//!    used twice.
-//! 4. One machine at a time.
-
-use std::collections::BTreeMap;
+//! 1. A machine that ever joined is never touched here, nor is anything while the guest is silent.
+//! 2. Status has told of the failure before anything is taken away: what happens in between, the
+//!    machine stays given up.
+//! 3. A control-plane machine goes only when etcd was asked and does not count on it: a learner of
+//!    its is removed first, since it would block every later join.
+//! 4. Its Service and disks go last, when nothing of it runs any more and etcd was asked again: the
+//!    address is what etcd knows it by.
+//! 5. One machine at a time.
 
 use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
 
 use super::{Context, Draft, Flow};
 use crate::action::{Action, Kind, Victim};
-use crate::machines::{MachineView, Phase, last_ordinal};
-use crate::observed::Meta;
+use crate::machines::{MachineView, Phase};
+use crate::observed::{Etcd, EtcdMember, Meta};
 
 pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
     for machine in context.machines.values() {
         match machine.phase() {
             Phase::Leaving => sweep(context, draft, machine),
-            Phase::Failed if !draft.has_disruption() => give_up(context, draft, machine),
-            _ => {}
+            Phase::Failed => give_up(context, draft, machine),
+            Phase::Wanted
+            | Phase::Creating
+            | Phase::Booting
+            | Phase::Joined
+            | Phase::Ready
+            | Phase::Unhealthy
+            | Phase::Stopped => {}
         }
     }
+    remove_orphan(context, draft);
     Flow::Next
 }
 
 fn give_up(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) {
     let last_lines = machine.console.join("\n");
     let detail = if last_lines.is_empty() {
-        "it was restarted midway".to_owned()
+        "it was cut short".to_owned()
     } else {
         last_lines
     };
@@ -43,118 +51,141 @@ fn give_up(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) 
             machine.name
         ),
     );
-    if machine.role == Role::ControlPlane && !may_leave_etcd(context, draft, machine) {
+    let told = machine.is_given_up();
+    if !told || draft.has_disruption() || !may_go(context, draft, machine) {
         return;
     }
-    let last = last_ordinal(
-        context.wanted,
-        context.seen,
-        context.previous,
-        &machine.pool,
-    );
-    if last <= machine.ordinal {
-        draft.act(Action::RecordOrdinals(BTreeMap::from([(
-            machine.pool.clone(),
-            last + 1,
-        )])));
-        return;
+    if let Some(vm) = machine.vm {
+        let why = format!("the first boot of {} failed", machine.name);
+        delete(draft, (Kind::VirtualMachine, &machine.name, &vm.meta), &why);
     }
-    remove(context, draft, machine);
 }
 
-/// Whether etcd certainly does not need the machine; plans the removal of its learner.
-fn may_leave_etcd(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) -> bool {
+/// Takes away what is left of a machine that was given up, once nothing of it runs.
+fn sweep(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) {
+    if machine.vm.is_some() || machine.instance.is_some() || !may_go(context, draft, machine) {
+        return;
+    }
+    let why = format!("{} was given up", machine.name);
+    for (kind, name, meta) in objects(context, machine) {
+        delete(draft, (kind, &name, meta), &why);
+    }
+}
+
+/// Whether the guest certainly does not need the machine; plans the removal of its etcd member.
+fn may_go(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) -> bool {
     if !context.initialised() {
         return true;
     }
-    if context.seen.etcd.known().is_none() {
+    if !machine.asked {
         draft.hold(
             Reason::BootstrapFailed,
             format!(
-                "{} is not removed before etcd has said that it is no member",
+                "{} is not removed before the guest and its etcd have said that it is no part of \
+                 them",
                 machine.name
             ),
         );
         return false;
     }
-    match machine.member {
-        None => true,
-        Some(member) if member.learner || member.name.is_empty() => {
-            let machine = machine.name.clone();
-            draft.act(Action::RemoveEtcdMember {
-                id: member.id,
-                machine,
-            });
-            false
-        }
-        Some(member) => {
-            draft.hold(
-                Reason::BootstrapFailed,
-                format!(
-                    "{} votes in etcd (member {:x}) though its join was cut short: it is left to \
-                     come back by itself",
-                    machine.name, member.id
-                ),
-            );
-            false
-        }
+    if machine.role == Role::Worker {
+        return true;
     }
-}
-
-/// Disks and Secret go with the VM: from then on the machine counts as leaving, whatever happens
-/// in between. Its Service goes last, since its address is what etcd knew it by.
-fn remove(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) {
-    let why = format!("the first boot of {} failed", machine.name);
-    for (kind, name, meta) in dirty_objects(context, machine) {
-        delete(draft, (kind, &name, meta), &why);
-    }
-    if let Some(vm) = machine.vm {
-        delete(draft, (Kind::VirtualMachine, &machine.name, &vm.meta), &why);
-    }
-}
-
-/// Ends a removal that was begun.
-fn sweep(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) {
-    if machine.vm.is_some() || machine.instance.is_some() {
-        if !draft.has_disruption() {
-            remove(context, draft, machine);
-        }
-        return;
-    }
-    let why = format!("{} is gone", machine.name);
-    for (kind, name, meta) in dirty_objects(context, machine) {
-        delete(draft, (kind, &name, meta), &why);
-    }
-    if let Some(slice) = context.seen.slices.get(&machine.name) {
-        delete(
-            draft,
-            (Kind::EndpointSlice, &machine.name, &slice.meta),
-            &why,
+    let (Some(member), Some(etcd)) = (machine.member, context.seen.etcd.known()) else {
+        return true;
+    };
+    if machine.votes() && !may_lose_vote(context, machine, (etcd, member)) {
+        draft.hold(
+            Reason::BootstrapFailed,
+            format!(
+                "{} votes in etcd (member {:x}) though its join was cut short: it is left to come \
+                 back by itself",
+                machine.name, member.id
+            ),
         );
+        return false;
     }
-    if let Some(service) = machine.service {
-        delete(draft, (Kind::Service, &machine.name, &service.meta), &why);
+    remove_member(draft, member, &machine.name);
+    false
+}
+
+/// A voter usually comes back by itself: its kubelet enters the guest as long as its token is good.
+/// After that it is of no use, and goes if the others can do without it.
+fn may_lose_vote(
+    context: &Context<'_>,
+    machine: &MachineView<'_>,
+    (etcd, member): (&Etcd, &EtcdMember),
+) -> bool {
+    let token = machine.user_data.and_then(|data| data.token_id.as_ref());
+    let tokens = context.seen.guest.known().map(|guest| &guest.tokens);
+    let may_enter = machine.vm.is_some()
+        && matches!((token, tokens), (Some(token), Some(tokens)) if tokens.contains_key(token));
+    let others = || {
+        etcd.members
+            .iter()
+            .filter(|m| !m.learner && m.id != member.id)
+    };
+    let healthy = others().filter(|member| member.healthy).count();
+    !may_enter && etcd.leader.is_some() && healthy * 2 > others().count()
+}
+
+/// A learner that belongs to no machine of ours: its machine is gone, and it would block every
+/// later join. It has no vote, so that nothing can be lost with it.
+fn remove_orphan(context: &Context<'_>, draft: &mut Draft) {
+    let Some(etcd) = context.seen.etcd.known().filter(|_| context.initialised()) else {
+        return;
+    };
+    let ours = |member: &EtcdMember| {
+        let mut members = context
+            .machines
+            .values()
+            .filter_map(|machine| machine.member);
+        members.any(|own| own.id == member.id)
+    };
+    let orphan = etcd
+        .members
+        .iter()
+        .find(|member| member.learner && !ours(member));
+    if let Some(member) = orphan {
+        remove_member(draft, member, "a machine that is gone");
     }
 }
 
-fn dirty_objects<'a>(
-    context: &Context<'a>,
-    machine: &MachineView<'a>,
-) -> Vec<(Kind, String, &'a Meta)> {
+fn remove_member(draft: &mut Draft, member: &EtcdMember, machine: &str) {
+    if !draft.has_disruption() {
+        draft.act(Action::RemoveEtcdMember {
+            id: member.id,
+            machine: machine.to_owned(),
+        });
+    }
+}
+
+/// All that is left of a machine without VM: disks, documents, and at last its address.
+fn objects<'a>(context: &Context<'a>, machine: &MachineView<'a>) -> Vec<(Kind, String, &'a Meta)> {
+    let seen = context.seen;
     let of_machine = |meta: &Meta| meta.machine.as_ref() == Some(&machine.name);
-    let disks = context
-        .seen
+    let disks = seen
         .disks
         .iter()
-        .filter(|(_, disk)| of_machine(&disk.meta));
-    let secrets = context
-        .seen
+        .map(|(name, disk)| (Kind::DataVolume, name, &disk.meta));
+    let secrets = seen
         .secrets
         .iter()
-        .filter(|(_, secret)| of_machine(&secret.meta));
+        .map(|(name, secret)| (Kind::Secret, name, &secret.meta));
+    let slices = seen
+        .slices
+        .iter()
+        .map(|(name, slice)| (Kind::EndpointSlice, name, &slice.meta));
+    let services = seen
+        .services
+        .iter()
+        .map(|(name, service)| (Kind::Service, name, &service.meta));
     disks
-        .map(|(name, disk)| (Kind::DataVolume, name.clone(), &disk.meta))
-        .chain(secrets.map(|(name, secret)| (Kind::Secret, name.clone(), &secret.meta)))
+        .chain(secrets)
+        .chain(slices)
+        .chain(services)
+        .filter(|(_, _, meta)| of_machine(meta))
+        .map(|(kind, name, meta)| (kind, name.clone(), meta))
         .collect()
 }
 

@@ -1,0 +1,178 @@
+//! Laws of the planner, held against thousands of histories of a simulated world.
+//!
+//! The world checks at every action what must hold at any moment; the tests below say what must
+//! come of it in the end. A failure prints the seed, the shrunk steps and the world's log.
+
+use guestcluster_api::labels;
+use guestcluster_testkit::build::ClusterBuilder;
+use guestcluster_testkit::{Mishap, Step, World, cluster};
+use proptest::prelude::*;
+
+/// Rounds of two seconds: longer than all of kubeadm's waits and a token's life, one after another.
+const ROUNDS: u32 = 2400;
+
+fn mishap() -> impl Strategy<Value = Mishap> {
+    prop_oneof![
+        6 => Just(Mishap::None),
+        2 => (0..8_usize).prop_map(Mishap::Crash),
+        1 => (0..8_usize).prop_map(Mishap::Refused),
+        1 => (0..8_usize).prop_map(Mishap::LostAnswer),
+        2 => Just(Mishap::StaleView),
+        1 => Just(Mishap::StatusLost),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => mishap().prop_map(Step::Reconcile),
+        14 => (1..4_u8).prop_map(Step::Pass),
+        1 => (4..250_u8).prop_map(Step::Pass),
+        4 => (0..8_usize).prop_map(Step::PowerCycle),
+        1 => (0..4_usize).prop_map(Step::KillHost),
+        1 => (0..4_usize).prop_map(Step::ReviveHost),
+        1 => Just(Step::CutGuest),
+        2 => Just(Step::MendGuest),
+        1 => (0..8_usize).prop_map(Step::Stop),
+        2 => (0..8_usize).prop_map(Step::Start),
+        1 => (0..8_usize).prop_map(Step::DeleteVm),
+        1 => Just(Step::AddWorker),
+        1 => Just(Step::GrowControlPlane),
+    ]
+}
+
+fn history() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 0..150)
+}
+
+fn size() -> impl Strategy<Value = (i32, i32)> {
+    (prop_oneof![Just(1), Just(3)], 0..3_i32)
+}
+
+fn sized((control_plane, workers): (i32, i32)) -> ClusterBuilder {
+    cluster("prod")
+        .control_plane(control_plane)
+        .workers("general", workers)
+}
+
+fn after(steps: &[Step], mut world: World) -> World {
+    for step in steps {
+        world.step(*step);
+    }
+    world
+}
+
+fn whole(world: &World) -> Result<(), TestCaseError> {
+    prop_assert!(
+        world.broken().is_empty(),
+        "{:#?}\n{}",
+        world.broken(),
+        world.log()
+    );
+    Ok(())
+}
+
+/// Every law at once: the world has checked each action on the way.
+fn ends_ready(mut world: World) -> Result<(), TestCaseError> {
+    whole(&world)?;
+    world.heal();
+    let calm = world.run_until_calm(ROUNDS);
+    whole(&world)?;
+    prop_assert!(calm, "not ready: {:#?}\n{}", world.status(), world.log());
+    world.pass(30);
+    prop_assert!(
+        world.is_idle(),
+        "not idle: {:#?}\n{}",
+        world.status(),
+        world.log()
+    );
+    Ok(())
+}
+
+/// The guest stays silent; only hosts must be there, for what runs on a dead one cannot be stopped.
+fn ends_gone(mut world: World) -> Result<World, TestCaseError> {
+    world.heal_hosts();
+    world.step(Step::CutGuest);
+    world.delete_cluster();
+    let gone = world.run_until(ROUNDS, |world, _| world.cluster().is_none());
+    whole(&world)?;
+    prop_assert!(gone, "not gone: {:#?}\n{}", world.left(), world.log());
+    Ok(world)
+}
+
+/// What was found becomes a named test instead of a line in a file of seeds.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn once_faults_stop_every_history_ends_ready_and_idle(
+        seed: u64, size in size(), steps in history(),
+    ) {
+        ends_ready(after(&steps, World::new(seed, sized(size).build())))?;
+    }
+
+    #[test]
+    fn deletion_leaves_nothing_even_if_the_guest_is_silent(
+        seed: u64, size in size(), steps in history(),
+    ) {
+        let world = ends_gone(after(&steps, World::new(seed, sized(size).build())))?;
+        prop_assert_eq!(world.left(), Vec::<String>::new());
+        prop_assert!(world.kept().is_empty());
+    }
+
+    #[test]
+    fn retained_disks_stay_labelled_and_all_else_goes(
+        seed: u64, size in size(), steps in history(),
+    ) {
+        let cluster = sized(size).retaining_disks().build();
+        let before = after(&steps, World::new(seed, cluster));
+        let disks = before.left().into_iter().filter(|name| name.starts_with("PersistentVolumeClaim "));
+        let disks: Vec<String> = disks.collect();
+        let world = ends_gone(before)?;
+        prop_assert_eq!(world.left(), Vec::<String>::new());
+        for disk in disks {
+            let name = disk.trim_start_matches("PersistentVolumeClaim ");
+            let labels = world.kept().get(name);
+            let retained = labels.and_then(|labels| labels.get(labels::RETAINED));
+            // A machine that was being given up takes its disks with it.
+            prop_assert!(
+                retained.is_some_and(|value| value == "true") || world.was_given_up(name),
+                "{disk} is gone\n{}", world.log()
+            );
+        }
+    }
+
+    #[test]
+    fn a_protected_cluster_outlives_its_deletion(
+        seed: u64, size in size(), steps in history(),
+    ) {
+        let mut world = after(&steps, World::new(seed, sized(size).protected().build()));
+        world.reconcile(Mishap::None);
+        world.delete_cluster();
+        let before = world.left();
+        for _ in 0..20 {
+            world.reconcile(Mishap::None);
+        }
+        whole(&world)?;
+        prop_assert_eq!(world.left(), before);
+        prop_assert!(world.cluster().is_some());
+    }
+
+    #[test]
+    fn a_paused_cluster_is_not_written_to(seed: u64, size in size(), steps in history()) {
+        let mut world = after(&steps, World::new(seed, sized(size).build()));
+        world.edit(|cluster| cluster.spec.paused = true);
+        for step in &steps {
+            world.step(*step);
+        }
+        whole(&world)?;
+        world.edit(|cluster| cluster.spec.paused = false);
+        ends_ready(world)?;
+    }
+}

@@ -1,0 +1,182 @@
+//! The simulated world: one GuestCluster and all that it lives in.
+//!
+//! Time passes in ticks of [`TICK`]. Within a tick KubeVirt's controllers and every machine take one
+//! step at most, in an order and at a pace that the seed decides; the operator acts when a
+//! [`Step::Reconcile`] says so. What must hold at any moment is checked at every action
+//! (`laws.rs`); what was broken is collected in [`World::broken`], with the log beside it.
+
+mod guest;
+mod kubevirt;
+mod laws;
+mod objects;
+mod operator;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guestcluster_api::{ConditionType, GuestCluster, GuestClusterStatus};
+use guestcluster_planner::observed::{Infra, Observed};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::build::{guest_infra, start};
+use crate::random::Random;
+use guest::{Guest, Machine};
+use laws::Laws;
+use objects::Objects;
+
+pub use steps::{Mishap, Step};
+
+/// How far a tick moves the clock.
+pub const TICK: SignedDuration = SignedDuration::from_secs(2);
+
+/// A GuestCluster and all that it lives in.
+#[derive(Clone, Debug)]
+pub struct World {
+    now: Timestamp,
+    random: Random,
+    /// Source of UIDs, resource versions and addresses.
+    ids: u64,
+    cluster: Option<GuestCluster>,
+    infra: Infra,
+    /// Other clusters of the namespace use the golden image.
+    image_shared: bool,
+    /// The image's importer complains.
+    image_broken: bool,
+    objects: Objects,
+    /// Claims that outlived the cluster, with their labels.
+    kept: BTreeMap<String, BTreeMap<String, String>>,
+    machines: BTreeMap<String, Machine>,
+    guest: Guest,
+    hosts_down: BTreeSet<String>,
+    /// Nobody reaches the guest's API and etcd from outside.
+    guest_cut: bool,
+    /// What the operator saw last: a stale watch shows it again.
+    last_seen: Option<Observed>,
+    laws: Laws,
+    log: Vec<String>,
+}
+
+impl World {
+    /// A world with four hosts, in which `cluster` was just applied.
+    pub fn new(seed: u64, cluster: GuestCluster) -> Self {
+        Self {
+            now: start(),
+            random: Random::new(seed),
+            ids: 0,
+            cluster: Some(cluster),
+            infra: guest_infra(4),
+            image_shared: false,
+            image_broken: false,
+            objects: Objects::default(),
+            kept: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            guest: Guest::default(),
+            hosts_down: BTreeSet::new(),
+            guest_cut: false,
+            last_seen: None,
+            laws: Laws::default(),
+            log: Vec::new(),
+        }
+    }
+
+    /// The time there.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The GuestCluster, as long as it exists.
+    pub const fn cluster(&self) -> Option<&GuestCluster> {
+        self.cluster.as_ref()
+    }
+
+    /// Changes the GuestCluster as a person does.
+    pub fn edit(&mut self, edit: impl FnOnce(&mut GuestCluster)) {
+        if let Some(cluster) = &mut self.cluster {
+            edit(cluster);
+            let generation = cluster.metadata.generation.unwrap_or_default();
+            cluster.metadata.generation = Some(generation + 1);
+        }
+    }
+
+    /// The infrastructure cluster, to change it.
+    pub const fn infra_mut(&mut self) -> &mut Infra {
+        &mut self.infra
+    }
+
+    /// Whether other clusters of the namespace use the golden image.
+    pub const fn share_image(&mut self, shared: bool) {
+        self.image_shared = shared;
+    }
+
+    /// Whether the golden image's import fails.
+    pub const fn break_image(&mut self, broken: bool) {
+        self.image_broken = broken;
+    }
+
+    /// The status that was last written.
+    pub fn status(&self) -> GuestClusterStatus {
+        let status = self
+            .cluster
+            .as_ref()
+            .and_then(|cluster| cluster.status.clone());
+        status.unwrap_or_default()
+    }
+
+    /// Whether the condition `Ready` is true.
+    pub fn is_ready(&self) -> bool {
+        let is_ready = ConditionType::Ready.as_str();
+        self.status()
+            .conditions
+            .iter()
+            .any(|c| c.type_ == is_ready && c.status == "True")
+    }
+
+    /// Names of all objects that belong to the cluster.
+    pub fn left(&self) -> Vec<String> {
+        self.objects.names()
+    }
+
+    /// Claims that were kept, with their labels.
+    pub const fn kept(&self) -> &BTreeMap<String, BTreeMap<String, String>> {
+        &self.kept
+    }
+
+    /// Whether status calls the machine whose disk this is given up.
+    pub fn was_given_up(&self, disk: &str) -> bool {
+        self.laws
+            .given_up()
+            .any(|machine| disk.starts_with(&format!("{machine}-")))
+    }
+
+    /// Names of the machines that have an instance.
+    pub fn running(&self) -> Vec<String> {
+        self.objects.instances.keys().cloned().collect()
+    }
+
+    /// Promises that were broken.
+    pub fn broken(&self) -> &[String] {
+        self.laws.broken()
+    }
+
+    /// What happened, for people who look for a fault.
+    pub fn log(&self) -> String {
+        self.log.join("\n")
+    }
+
+    fn note(&mut self, what: impl AsRef<str>) {
+        let seconds = self.now.duration_since(start()).as_secs();
+        self.log.push(format!("{seconds:>5}s {}", what.as_ref()));
+    }
+
+    fn id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// Lets one tick pass.
+    fn tick(&mut self) {
+        self.now += TICK;
+        self.run_kubevirt();
+        self.run_machines();
+    }
+}

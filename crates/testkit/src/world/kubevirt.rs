@@ -1,0 +1,258 @@
+//! Controllers of the infrastructure cluster: disks, VMs and their instances, load balancer.
+
+use guestcluster_api::labels::Role;
+use guestcluster_api::names;
+use guestcluster_api::spec::EndpointType;
+use guestcluster_planner::action::Kind;
+use guestcluster_planner::observed::{Instance, Vm};
+
+use super::World;
+
+impl World {
+    pub(super) fn run_kubevirt(&mut self) {
+        self.fill_disks();
+        self.remove_disks();
+        self.stop_instances();
+        self.start_instances();
+        self.move_instances();
+        self.balance();
+    }
+
+    /// Imports the image, and clones it once it is there.
+    fn fill_disks(&mut self) {
+        let empty = |(name, disk): (&String, &guestcluster_planner::observed::Disk)| {
+            let open = disk.phase.as_deref() != Some("Succeeded") && !disk.meta.deleting;
+            open.then(|| {
+                (
+                    name.clone(),
+                    disk.meta.machine.clone(),
+                    disk.meta.pool.clone(),
+                )
+            })
+        };
+        let empty: Vec<_> = self.objects.disks.iter().filter_map(empty).collect();
+        for (name, machine, pool) in empty {
+            if self.random.one_in(3) {
+                continue;
+            }
+            let is_image = machine.is_none();
+            if is_image && self.image_broken {
+                self.set_disk(&name, "ImportInProgress", Some("manifest unknown"));
+            } else if is_image || self.image_is_there() {
+                self.set_disk(&name, "Succeeded", None);
+                if !is_image {
+                    let claim = self.new_meta(machine, pool);
+                    self.objects.claims.insert(name, claim);
+                }
+            } else {
+                self.set_disk(&name, "Pending", None);
+            }
+        }
+    }
+
+    fn image_is_there(&self) -> bool {
+        let mut images = self
+            .objects
+            .disks
+            .values()
+            .filter(|disk| disk.meta.machine.is_none());
+        images.any(|disk| disk.phase.as_deref() == Some("Succeeded"))
+    }
+
+    fn set_disk(&mut self, name: &str, phase: &str, message: Option<&str>) {
+        let Some(disk) = self.objects.disks.get_mut(name) else {
+            return;
+        };
+        if disk.phase.as_deref() != Some(phase) || disk.message.as_deref() != message {
+            disk.phase = Some(phase.to_owned());
+            disk.message = message.map(str::to_owned);
+            self.touch(Kind::DataVolume, name);
+        }
+    }
+
+    /// A DataVolume goes at once; its claim goes once no Pod uses it, and the data with it.
+    fn remove_disks(&mut self) {
+        self.objects.disks.retain(|_, disk| !disk.meta.deleting);
+        let objects = &self.objects;
+        let gone = |(name, meta): (&String, &guestcluster_planner::observed::Meta)| {
+            let used = meta
+                .machine
+                .as_ref()
+                .is_some_and(|m| objects.instances.contains_key(m));
+            (!objects.disks.contains_key(name) && !used)
+                .then(|| (name.clone(), meta.machine.clone()))
+        };
+        let gone: Vec<_> = objects.claims.iter().filter_map(gone).collect();
+        for (name, machine) in gone {
+            self.objects.claims.remove(&name);
+            if let Some(machine) = machine {
+                self.machines.remove(&machine);
+            }
+        }
+    }
+
+    /// Stops what is not to run. A host that is down stops nothing: it must be fenced first, which
+    /// takes long.
+    fn stop_instances(&mut self) {
+        let names: Vec<String> = self.objects.instances.keys().cloned().collect();
+        for name in names {
+            let stays = self
+                .objects
+                .vms
+                .get(&name)
+                .is_some_and(|vm| !vm.meta.deleting && runs(vm));
+            let stranded = self.is_stranded(&name);
+            let fenced = stranded && self.random.one_in(60);
+            if fenced || (!stays && !stranded && !self.random.one_in(3)) {
+                self.power_off(&name);
+            }
+        }
+        let objects = &mut self.objects;
+        objects
+            .vms
+            .retain(|name, vm| !vm.meta.deleting || objects.instances.contains_key(name));
+    }
+
+    /// Its instance is gone; a VM that is to run gets another one.
+    pub(super) fn power_off(&mut self, name: &str) {
+        if self.objects.instances.remove(name).is_some() {
+            self.note(format!("{name} goes off"));
+            self.set_vm_ready(name, false);
+        }
+    }
+
+    pub(super) fn set_vm_ready(&mut self, name: &str, ready: bool) {
+        if let Some(vm) = self.objects.vms.get_mut(name)
+            && vm.ready != ready
+        {
+            vm.ready = ready;
+            self.touch(Kind::VirtualMachine, name);
+        }
+    }
+
+    /// It runs on a host that is down.
+    pub(super) fn is_stranded(&self, name: &str) -> bool {
+        let host = self
+            .objects
+            .instances
+            .get(name)
+            .and_then(|i| i.host.as_ref());
+        host.is_some_and(|host| self.hosts_down.contains(host))
+    }
+
+    fn start_instances(&mut self) {
+        let names: Vec<String> = self.objects.vms.keys().cloned().collect();
+        for name in names {
+            let Some(vm) = self.objects.vms.get(&name) else {
+                continue;
+            };
+            let disk = self.objects.disks.get(&names::root_disk(&name));
+            let has_disk = disk.is_some_and(|disk| disk.phase.as_deref() == Some("Succeeded"));
+            let has_data = self
+                .objects
+                .secrets
+                .contains_key(&names::user_data_secret(&name));
+            let is_new = !self.objects.instances.contains_key(&name);
+            if is_new && has_disk && has_data && runs(vm) && !vm.meta.deleting {
+                let (machine, pool) = (vm.meta.machine.clone(), vm.meta.pool.clone());
+                let meta = self.new_meta(machine, pool);
+                let phase = "Pending".to_owned();
+                self.objects.instances.insert(
+                    name,
+                    Instance {
+                        meta,
+                        phase,
+                        ..Instance::default()
+                    },
+                );
+            }
+        }
+    }
+
+    fn move_instances(&mut self) {
+        let names: Vec<String> = self.objects.instances.keys().cloned().collect();
+        for name in names {
+            let phase = self.objects.instances.get(&name).map(|i| i.phase.clone());
+            if self.random.one_in(3) || self.is_stranded(&name) {
+                continue;
+            }
+            match phase.as_deref() {
+                Some("Pending") => self.set_phase(&name, "Scheduling"),
+                Some("Scheduling") => self.schedule(&name),
+                Some("Scheduled") => {
+                    let address = format!("10.77.0.{}", self.id());
+                    if let Some(instance) = self.objects.instances.get_mut(&name) {
+                        instance.address = Some(address);
+                    }
+                    self.set_phase(&name, "Running");
+                    self.power_on(&name);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn set_phase(&mut self, name: &str, phase: &str) {
+        if let Some(instance) = self.objects.instances.get_mut(name) {
+            instance.phase = phase.to_owned();
+        }
+    }
+
+    /// Required anti-affinity: no two control-plane machines on one host.
+    fn schedule(&mut self, name: &str) {
+        let control_plane = |machine: &str| role_of(machine) == Role::ControlPlane;
+        let taken = |host: &str| {
+            control_plane(name)
+                && self.objects.instances.iter().any(|(other, instance)| {
+                    control_plane(other) && instance.host.as_deref() == Some(host)
+                })
+        };
+        let fits = |host: &&guestcluster_planner::observed::Host| {
+            !self.hosts_down.contains(&host.name) && !taken(&host.name)
+        };
+        let host = self
+            .infra
+            .hosts
+            .iter()
+            .find(fits)
+            .map(|host| host.name.clone());
+        let hosts = self.infra.hosts.len();
+        if let Some(instance) = self.objects.instances.get_mut(name) {
+            instance.unschedulable = match &host {
+                None => Some(format!("0/{hosts} nodes are available")),
+                Some(_) => None,
+            };
+            instance.host = host;
+            if instance.host.is_some() {
+                instance.phase = "Scheduled".to_owned();
+            }
+        }
+    }
+
+    /// Gives the endpoint Service an address.
+    fn balance(&mut self) {
+        let Some(cluster) = &self.cluster else {
+            return;
+        };
+        if cluster.spec.control_plane.endpoint.type_ != EndpointType::LoadBalancer {
+            return;
+        }
+        let name = names::endpoint_service(cluster.metadata.name.as_deref().unwrap_or_default());
+        if let Some(service) = self.objects.services.get_mut(&name) {
+            service.load_balancer = Some("10.79.0.1".to_owned());
+        }
+    }
+}
+
+fn runs(vm: &Vm) -> bool {
+    vm.run_strategy.as_deref() == Some("Always")
+}
+
+/// Control-plane machines are those of pool `cp`.
+pub(super) fn role_of(machine: &str) -> Role {
+    if machine.contains("-cp-") {
+        Role::ControlPlane
+    } else {
+        Role::Worker
+    }
+}

@@ -1,0 +1,267 @@
+//! What must hold at any moment, whatever happens.
+
+use std::collections::BTreeSet;
+
+use guestcluster_api::labels::Role;
+use guestcluster_api::{labels, names};
+use guestcluster_planner::action::{Action, Kind, Object, Victim};
+use guestcluster_planner::machines::recorded;
+use guestcluster_planner::observed::Observed;
+use guestcluster_planner::{Plan, Wanted, plan};
+use serde_json::Value;
+
+use super::World;
+use super::guest::Stage;
+use super::kubevirt::role_of;
+
+/// What is remembered of the past.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Laws {
+    /// Machines that have had an object.
+    begun: BTreeSet<String>,
+    /// Machines of which nothing is left: their names are used up.
+    over: BTreeSet<String>,
+    /// Machines that the operator took away.
+    given_up: BTreeSet<String>,
+    broken: Vec<String>,
+}
+
+impl Laws {
+    pub(super) fn given_up(&self) -> impl Iterator<Item = &String> {
+        self.given_up.iter()
+    }
+
+    pub(super) fn broken(&self) -> &[String] {
+        &self.broken
+    }
+
+    pub(super) fn complain(&mut self, what: impl Into<String>) {
+        self.broken.push(what.into());
+    }
+}
+
+impl World {
+    fn complain(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        self.note(format!("BROKEN: {what}"));
+        self.laws.complain(what);
+    }
+
+    /// Laws about a plan as a whole.
+    pub(super) fn check_plan(&mut self, wanted: &Wanted, seen: &Observed, made: &Plan) {
+        let previous = self.status();
+        if plan(wanted, seen, &previous, self.now) != *made {
+            self.complain("equal input gave another plan");
+        }
+        if wanted.paused && !made.actions.is_empty() {
+            self.complain("a paused cluster was written to");
+        }
+        if wanted.protected && wanted.identity.deleting && !made.actions.is_empty() {
+            self.complain("a protected cluster was touched by its deletion");
+        }
+        let disruptive = made
+            .actions
+            .iter()
+            .filter(|action| action.disruptive())
+            .count();
+        if disruptive > 1 && !wanted.identity.deleting {
+            self.complain(format!("{disruptive} disruptive actions in one plan"));
+        }
+        self.forget_machines();
+    }
+
+    /// Machines of which the last object went.
+    fn forget_machines(&mut self) {
+        let present: BTreeSet<String> = self.objects.machines().cloned().collect();
+        let over = self.laws.begun.difference(&present).cloned();
+        self.laws.over.extend(over.collect::<Vec<_>>());
+    }
+
+    /// Laws about one action, at the moment at which it is carried out.
+    pub(super) fn check_action(&mut self, (wanted, seen): (&Wanted, &Observed), action: &Action) {
+        match action {
+            Action::Create(object) | Action::Apply(object) => self.check_object(object),
+            Action::WriteUserData(recipe) => self.check_name(&recipe.metadata),
+            Action::ScrubUserData { machine, .. } => self.check_scrub(machine),
+            Action::Delete { object, .. } if !wanted.identity.deleting => {
+                self.check_delete(seen, object);
+            }
+            Action::RemoveEtcdMember { id, machine } => self.check_removal(*id, machine),
+            Action::RetainDisk { object, .. } if !wanted.identity.deleting => {
+                self.complain(format!("{} was let go without a deletion", object.name));
+            }
+            _ => {}
+        }
+    }
+
+    fn check_object(&mut self, object: &Object) {
+        let machine = object.body["metadata"]["labels"][labels::MACHINE].as_str();
+        let is_new =
+            object.kind == Kind::DataVolume && !self.objects.disks.contains_key(&object.name);
+        if let Some(machine) =
+            machine.filter(|machine| is_new && self.machines.contains_key(*machine))
+        {
+            let machine = machine.to_owned();
+            self.complain(format!("{machine} got another disk under its old name"));
+        }
+        self.check_name(&object.body["metadata"]);
+    }
+
+    /// A name is recorded before its first object, and used once.
+    fn check_name(&mut self, metadata: &Value) {
+        let labels = &metadata["labels"];
+        let (Some(machine), Some(pool)) = (
+            labels[labels::MACHINE].as_str(),
+            labels[labels::POOL].as_str(),
+        ) else {
+            return;
+        };
+        let status = self.status();
+        let last = if pool == names::CONTROL_PLANE_POOL {
+            status.control_plane.last_ordinal
+        } else {
+            status
+                .workers
+                .iter()
+                .find(|p| p.name == pool)
+                .map_or(0, |p| p.last_ordinal)
+        };
+        let cluster = labels[labels::CLUSTER].as_str().unwrap_or_default();
+        let ordinal = names::ordinal(cluster, pool, machine);
+        if ordinal.is_none_or(|ordinal| ordinal > last) {
+            self.complain(format!(
+                "{machine} was not recorded before its first object"
+            ));
+        }
+        if self.laws.over.contains(machine) {
+            self.complain(format!("the name {machine} was used twice"));
+        }
+        self.laws.begun.insert(machine.to_owned());
+    }
+
+    fn check_scrub(&mut self, machine: &str) {
+        let joined = self
+            .machines
+            .get(machine)
+            .is_some_and(|m| m.stage >= Stage::Node);
+        if !joined || !self.guest.complete {
+            self.complain(format!("{machine} was scrubbed before it joined"));
+        }
+    }
+
+    /// Outside a deletion only what never joined is taken away, and nothing unasked.
+    fn check_delete(&mut self, seen: &Observed, object: &Victim) {
+        // The server refuses to delete another object than the one that was seen.
+        if self.is_same(object) != Some(true) {
+            return;
+        }
+        let Some(machine) = self.machine_of(object) else {
+            self.complain(format!(
+                "{} was deleted, which is no machine's",
+                object.name
+            ));
+            return;
+        };
+        self.laws.given_up.insert(machine.clone());
+        let initialised = self.status().initialised;
+        if initialised && seen.guest.known().is_none() {
+            self.complain(format!(
+                "{} was deleted while the guest was silent",
+                object.name
+            ));
+        }
+        let control_plane = role_of(&machine) == Role::ControlPlane;
+        if control_plane && initialised && seen.etcd.known().is_none() {
+            self.complain(format!("{} was deleted while etcd was silent", object.name));
+        }
+        if initialised && self.votes(&machine) {
+            self.complain(format!(
+                "{} was deleted while etcd counts on it",
+                object.name
+            ));
+        }
+        let done =
+            |m: &super::guest::Machine| m.stage == Stage::Done && m.epoch == self.guest.epoch;
+        if initialised && self.machines.get(&machine).is_some_and(done) {
+            self.complain(format!(
+                "{} was deleted though {machine} has joined",
+                object.name
+            ));
+        }
+        let strategy = self
+            .objects
+            .vms
+            .get(&machine)
+            .and_then(|vm| vm.run_strategy.as_deref());
+        if strategy.is_some_and(|strategy| strategy != "Always") {
+            self.complain(format!("{machine}, which a person stopped, was taken away"));
+        }
+        let told = recorded(&self.status()).any(|m| m.name == machine);
+        if !told && object.kind == Kind::VirtualMachine {
+            self.complain(format!("{machine} was taken away before status told of it"));
+        }
+    }
+
+    fn machine_of(&self, object: &Victim) -> Option<String> {
+        let objects = &self.objects;
+        let meta = match object.kind {
+            Kind::VirtualMachine => objects.vms.get(&object.name).map(|o| &o.meta),
+            Kind::DataVolume => objects.disks.get(&object.name).map(|o| &o.meta),
+            Kind::Claim => objects.claims.get(&object.name),
+            Kind::Service => objects.services.get(&object.name).map(|o| &o.meta),
+            Kind::EndpointSlice => objects.slices.get(&object.name).map(|o| &o.meta),
+            Kind::Secret => objects.secrets.get(&object.name).map(|o| &o.meta),
+        };
+        meta.and_then(|meta| meta.machine.clone())
+    }
+
+    fn check_removal(&mut self, id: u64, machine: &str) {
+        let member = self
+            .guest
+            .members
+            .iter()
+            .find(|member| member.id == id)
+            .cloned();
+        let Some(member) = member else {
+            return;
+        };
+        let node = self.guest.nodes.contains_key(&member.machine);
+        if !member.learner && node {
+            self.complain(format!(
+                "{machine}, which has joined, was taken out of etcd"
+            ));
+        }
+    }
+
+    /// What we do never costs the quorum.
+    pub(super) fn check_quorum(&mut self, before: bool, action: &Action) {
+        let deleting = self
+            .cluster
+            .as_ref()
+            .is_none_or(|c| c.metadata.deletion_timestamp.is_some());
+        if before && !self.quorum() && !deleting {
+            self.complain(format!(
+                "{} {} cost the quorum",
+                action.kind(),
+                action.subject()
+            ));
+        }
+    }
+
+    /// Only one guest may ever answer at the endpoint.
+    pub(super) fn check_init(&mut self, name: &str) {
+        let other = |(other, machine): (&String, &super::guest::Machine)| {
+            let serves = machine.stage >= Stage::Voter && self.powered(other);
+            (other != name && serves).then(|| other.clone())
+        };
+        let other = self.machines.iter().find_map(other);
+        if let Some(other) = other {
+            self.complain(format!(
+                "{name} initialises while {other} answers at the endpoint"
+            ));
+        }
+        if self.status().initialised {
+            self.complain(format!("{name} initialises a guest that was there before"));
+        }
+    }
+}
