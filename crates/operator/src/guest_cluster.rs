@@ -212,13 +212,13 @@ fn spread(wait: Duration, uid: &str) -> Duration {
     wait.mul_f64(0.8 + 0.4 * f64::from(hash) / f64::from(u32::MAX))
 }
 
-/// Nothing is on its way: neither done now, nor to be looked at soon.
+/// Nothing is on its way: neither done now, nor held back, nor to be looked at soon.
 fn is_settled(plan: &Plan, requeue: Requeue) -> bool {
     let calm = match requeue {
         Requeue::OnChange | Requeue::Gone => true,
         Requeue::After(wait) => wait >= CALM.mul_f64(0.8),
     };
-    plan.actions.is_empty() && calm
+    plan.actions.is_empty() && plan.holds.is_empty() && calm
 }
 
 fn log(round: &Round<'_>, done: &execute::Done, requeue: Requeue) {

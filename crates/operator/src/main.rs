@@ -28,9 +28,9 @@ fn start(args: Args) -> anyhow::Result<ExitCode> {
         LogFormat::Json => Format::Json,
         LogFormat::Text => Format::Text,
     };
-    // kube's client warns with the whole answer when it cannot decode one, and an answer may be a
-    // Secret.
-    telemetry::init(&format!("{},kube_client=error", args.log_level), format)?;
+    // kube's client logs each failed connection, which for a guest is an answer, and the whole text
+    // of what it cannot decode, which may be a Secret. Both come back to us as errors.
+    telemetry::init(&format!("{},kube_client=off", args.log_level), format)?;
     // The one provider of the whole tree; a second call cannot happen before this one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -14,7 +14,7 @@ use guestcluster_planner::action::{Action, Authority};
 use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::error::{Classify, Error as CallError};
 use guestcluster_shell::metrics::ActionOutcome;
-use kube::Api;
+use kube::{Api, ResourceExt};
 use tracing::warn;
 
 use super::observe::{endpoint_door, member_doors};
@@ -76,7 +76,7 @@ impl Context {
         let key = self.prepared_key(action).await?;
         let begun = monotonic();
         let result = if self.leader.allows(begun, ACTION) {
-            let act = self.carry_out(round, action, (key, memory));
+            let act = Box::pin(self.carry_out(round, action, (key, memory)));
             match tokio::time::timeout(ACTION, act).await {
                 Ok(result) => result,
                 Err(_elapsed) => {
@@ -235,8 +235,14 @@ impl Context {
             .writer
             .remove_finalizer(&api, cluster, labels::FINALIZER)
             .await?;
-        if let Some(written) = removed {
-            self.ledger.wrote(round.subject.key, &written, monotonic());
+        match removed {
+            // The last finalizer: the server has removed the object instead of changing it.
+            Some(written) if written.finalizers().is_empty() => {
+                self.ledger
+                    .removed(round.subject.key, &written, monotonic());
+            }
+            Some(written) => self.ledger.wrote(round.subject.key, &written, monotonic()),
+            None => {}
         }
         Ok(())
     }
