@@ -70,6 +70,8 @@ fn objects(wanted: &Wanted, digest: &str) -> Vec<Value> {
             "kind": "ClusterRole",
             "metadata": { "name": NAME },
             "rules": [
+                // flanneld learns its Node's name from its own Pod.
+                { "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] },
                 { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] },
                 { "apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"] },
             ],
