@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use crate::addresses::{self, KUBELET_PORT, POD_RANGE};
 use crate::data_centre::DataCentre;
 use crate::kubelet::server::ServerTls;
+use crate::tools::KUBERNETES_VERSION;
 use crate::{handler, kubelet};
 
 /// A kubelet renews its lease this often, and states its conditions at the same time.
@@ -233,7 +234,7 @@ fn node_status(host: &Host, booted: Timestamp) -> Value {
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": KUBELET_PORT}},
         "nodeInfo": {
-            "kubeletVersion": "v1.36.3", "operatingSystem": "linux", "architecture": "amd64",
+            "kubeletVersion": KUBERNETES_VERSION, "operatingSystem": "linux", "architecture": "amd64",
             "osImage": "local infrastructure", "containerRuntimeVersion": "stand-in://1",
             "kernelVersion": "", "kubeProxyVersion": "",
             "machineID": host.name, "systemUUID": host.name, "bootID": booted.to_string(),

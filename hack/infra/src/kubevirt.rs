@@ -16,6 +16,7 @@ use crate::kubectl::{APPLY, Kubectl};
 use crate::pki::Authority;
 use crate::process::{Program, Supervisor, run};
 use crate::run_dir::RunDir;
+use crate::tools::KUBEVIRT_VERSION;
 
 /// The name of virt-api among the programs.
 pub const VIRT_API: &str = "virt-api";
@@ -79,7 +80,14 @@ impl KubeVirt<'_> {
             self.kubectl.apply(own_objects()),
         )?;
         // Without a phase KubeVirt's programs take the object for one that is not installed yet.
-        let status = r#"{"status":{"phase":"Deployed","defaultArchitecture":"amd64"}}"#;
+        let status = json!({"status": {
+            "phase": "Deployed",
+            "defaultArchitecture": "amd64",
+            "observedKubeVirtVersion": KUBEVIRT_VERSION,
+            "targetKubeVirtVersion": KUBEVIRT_VERSION,
+            "operatorVersion": KUBEVIRT_VERSION,
+        }})
+        .to_string();
         let patch = [
             "patch",
             "--namespace=kubevirt",
@@ -87,7 +95,7 @@ impl KubeVirt<'_> {
             "--subresource=status",
             "--type=merge",
             "--patch",
-            status,
+            &status,
         ];
         self.kubectl.run(&patch, String::new()).await
     }

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -37,7 +38,11 @@ mod service;
 /// The first process of the namespace: starts the runner and collects what dies, until the runner
 /// does. Its own end ends every process of the infrastructure.
 pub fn init(name: &str) -> anyhow::Result<ExitCode> {
-    let runner = Command::new("/proc/self/exe").args(["run", name]).spawn()?;
+    // What `up` started, even when its file has been built anew meanwhile.
+    let runner = Command::new("/proc/self/exe")
+        .arg0("guestcluster-infra")
+        .args(["run", name])
+        .spawn()?;
     loop {
         // The runner waits for its own children; here end those whose parents are gone.
         match wait() {

@@ -83,7 +83,16 @@ pub async fn up(options: UpOptions, progress: &Progress) -> anyhow::Result<Infra
         tokio::task::spawn_blocking(move || prepare(options, &progress)).await??
     };
     if let Ok(infra) = Infra::open(run.name()).await {
-        return keep(infra, &wanted, progress).await;
+        check_same(&infra, &wanted)?;
+        // It may still be on its way, begun by someone else; one that failed is begun anew.
+        let step = progress.step(format!("local infrastructure {}", run.name()));
+        if follow(&run, None, &step).await.is_ok() {
+            if let Some(binary) = &wanted.operator_binary {
+                infra.set_operator_binary(binary).await?;
+            }
+            step.done("is up already");
+            return Ok(infra);
+        }
     }
     down(run.name()).await?;
     for change in raise_limits()? {
@@ -93,7 +102,7 @@ pub async fn up(options: UpOptions, progress: &Progress) -> anyhow::Result<Infra
     wanted.write(&run)?;
     let mut runner = start_runner(&run)?;
     let step = progress.step(format!("local infrastructure {}", run.name()));
-    let followed = tokio::time::timeout(START_LIMIT, follow(&run, &mut runner, &step)).await;
+    let followed = tokio::time::timeout(START_LIMIT, follow(&run, Some(&mut runner), &step)).await;
     let outcome = followed.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not up in time")));
     if let Err(error) = outcome {
         stop(&run).await?;
@@ -225,22 +234,18 @@ fn prepare(options: UpOptions, progress: &Progress) -> anyhow::Result<RunnerOpti
     Ok(wanted)
 }
 
-/// One that is up stays, if it is what is wanted; only the operator's binary can change.
-async fn keep(infra: Infra, wanted: &RunnerOptions, progress: &Progress) -> anyhow::Result<Infra> {
-    let name = infra.run.name();
+/// One that is up can stay if it is what is wanted; only the operator's binary can change.
+fn check_same(infra: &Infra, wanted: &RunnerOptions) -> anyhow::Result<()> {
     let same = RunnerOptions {
         operator_binary: infra.options.operator_binary.clone(),
         ..wanted.clone()
     };
     anyhow::ensure!(
         same == infra.options,
-        "\"{name}\" is up with other options or other programs: take it down first"
+        "\"{}\" is up with other options or other programs: take it down first",
+        infra.run.name()
     );
-    if let Some(binary) = &wanted.operator_binary {
-        infra.set_operator_binary(binary).await?;
-    }
-    progress.note(&format!("local infrastructure {name} is up already"));
-    Ok(infra)
+    Ok(())
 }
 
 fn create_folders(run: &RunDir) -> anyhow::Result<()> {
@@ -295,11 +300,11 @@ fn own_program(name: &str) -> anyhow::Result<PathBuf> {
         })
 }
 
-async fn follow(run: &RunDir, runner: &mut Child, step: &Step) -> anyhow::Result<()> {
+async fn follow(run: &RunDir, mut runner: Option<&mut Child>, step: &Step) -> anyhow::Result<()> {
     let mut control = loop {
         match Control::connect(run).await {
             Ok(control) => break control,
-            Err(_) if runner.try_wait()?.is_none() => {
+            Err(_) if starts(runner.as_deref_mut())? => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Err(_) => anyhow::bail!("the runner did not start"),
@@ -312,6 +317,14 @@ async fn follow(run: &RunDir, runner: &mut Child, step: &Step) -> anyhow::Result
             StartUp::Ready => return Ok(()),
             StartUp::Failed(why) => anyhow::bail!("{why}"),
         }
+    }
+}
+
+/// Whether the runner may still come to listen.
+fn starts(runner: Option<&mut Child>) -> anyhow::Result<bool> {
+    match runner {
+        Some(runner) => Ok(runner.try_wait()?.is_none()),
+        None => Ok(false),
     }
 }
 

@@ -114,10 +114,12 @@ async fn talk(name: String, verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Down => {
             let removed = down(&name).await?;
-            say(&removed
-                .iter()
-                .map(|what| format!("removed {what}\n"))
-                .collect::<String>())?;
+            for what in removed {
+                say(&format!(
+                    "removed {what}
+"
+                ))?;
+            }
         }
         Verb::Status => say(&Infra::open(&name).await?.status().await?.to_string())?,
         Verb::Fault { words } => {

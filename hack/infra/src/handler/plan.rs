@@ -47,6 +47,7 @@ pub fn secrets(instance: &Value) -> Vec<String> {
 pub fn machine(instance: &Value, around: &Surroundings<'_>) -> anyhow::Result<MachineSpec> {
     let name = text(instance, "/metadata/name").context("the instance has no name")?;
     let hostname = text(instance, "/spec/hostname").unwrap_or(name);
+    check_binding(instance)?;
     let mut disks = disks(instance, around.disk)?.into_iter();
     let disk = disks
         .next()
@@ -65,6 +66,19 @@ pub fn machine(instance: &Value, around: &Surroundings<'_>) -> anyhow::Result<Ma
         seed: seed(instance, hostname, around.secret)?,
         run: around.run.clone(),
     })
+}
+
+/// With the bridge binding the machine has the address of its Pod. Any other would have to be
+/// played, and one that is played wrong shows nothing.
+fn check_binding(instance: &Value) -> anyhow::Result<()> {
+    let bridged = instance
+        .pointer("/spec/domain/devices/interfaces/0")
+        .is_none_or(|interface| interface.get("bridge").is_some());
+    anyhow::ensure!(
+        bridged,
+        "the machine host has no network binding but bridge"
+    );
+    Ok(())
 }
 
 /// Virtual CPUs: sockets × cores × threads.
@@ -247,6 +261,14 @@ mod tests {
     fn a_claim_that_is_not_bound_is_named() {
         let error = plan(&instance(), false).unwrap_err();
         assert_eq!(error.to_string(), "claim prod-cp-1 is not bound");
+    }
+
+    #[test]
+    fn a_binding_that_the_machine_host_does_not_have_is_refused() {
+        let mut instance = instance();
+        let interfaces = json!([{"name": "default", "masquerade": {}}]);
+        instance["spec"]["domain"]["devices"]["interfaces"] = interfaces;
+        assert!(plan(&instance, true).is_err());
     }
 
     #[test]

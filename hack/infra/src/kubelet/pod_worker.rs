@@ -48,18 +48,19 @@ pub(super) async fn run(mut desk: Desk) {
     // The address first: variables may refer to it.
     desk.report().await;
     let sandbox = Sandbox::of(&desk, address);
-    let set_up = sandbox.set_up(&mut desk).await;
-    match set_up {
-        Some(parts) => live(&mut desk, &sandbox, parts).await,
-        None => sandbox.remove(&desk).await,
+    if let Some(parts) = sandbox.set_up(&mut desk).await {
+        live(&mut desk, &sandbox, parts).await;
     }
-    let ended = matches!(desk.view.phase, Phase::Succeeded | Phase::Failed);
     sandbox.remove(&desk).await;
+    let ended = matches!(desk.view.phase, Phase::Succeeded | Phase::Failed);
     if ended && !desk.is_terminating() {
         desk.report_surely().await;
-        return desk.bury().await;
+        desk.bury().await;
+    } else {
+        desk.release().await;
     }
-    desk.release().await;
+    // The logs stay as long as the Pod.
+    remove_folder(&sandbox.folder);
 }
 
 /// Waits until the operator's binary is registered; false when the Pod is deleted first.
@@ -156,8 +157,8 @@ impl Sandbox {
         if let Err(error) = desk.centre.network.detach(&self.member).await {
             tracing::warn!(member = self.member, "not detached: {error:#}");
         }
-        if let Err(error) = delete_disk(&self.folder.join("volumes")) {
-            tracing::warn!(member = self.member, "volumes not removed: {error:#}");
+        for folder in ["volumes", "roots"] {
+            remove_folder(&self.folder.join(folder));
         }
     }
 
@@ -213,6 +214,12 @@ impl Sandbox {
             grace: Duration::from_secs(grace.try_into().unwrap_or(0)),
             binary: desk.centre.operator_binary.subscribe(),
         })
+    }
+}
+
+fn remove_folder(folder: &Path) {
+    if let Err(error) = delete_disk(folder) {
+        tracing::warn!("not removed: {error:#}");
     }
 }
 
