@@ -154,6 +154,12 @@ impl MachineHost {
             namespace: self.network.member_namespace(&spec.id),
             group: self.group.of_machine(&spec.id),
         };
+        // Before anything is touched: what cleans up after a failed start would end the other one.
+        ensure!(
+            !parts.group.populated(),
+            "machine {} is running already",
+            spec.id
+        );
         let started = self.boot(spec, &parts).await;
         match started {
             Ok((child, pid)) => Ok(Machine::watch(spec, self.helper.clone(), parts, child, pid)),

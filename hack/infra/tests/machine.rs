@@ -3,12 +3,14 @@
 //! Needs root, and to be asked for; says so and passes otherwise. Everything runs below its own
 //! infrastructure names, beside any other.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use guestcluster_infra::machine::{self, PowerState, sweep};
+use guestcluster_infra::machine::{self, Machine, MachineSpec, PowerState, sweep};
 use support::{Rig, inside_a_process_namespace, skip_unless_possible};
 use user_data::Role;
 
@@ -38,11 +40,31 @@ async fn life_of_a_control_plane() {
     let rig = Rig::up("mt-life").await;
     let mut spec = rig.node(Role::Init, "cp-0", 0);
     spec.cpus = 4;
+    first_boot(&rig, &spec).await;
+    another_address(&rig, &mut spec).await;
+    let machine = rig.host.start(&spec).await.unwrap();
+    rig.wait_for(&machine, support::API_READY, 60).await;
+    assert!(
+        rig.host.start(&spec).await.is_err(),
+        "the same machine twice"
+    );
+    cut_network(&rig, &spec, &machine).await;
+    // A restart that the guest itself asks for.
+    let _ = rig.shell(&machine, "systemctl reboot").await;
+    assert_eq!(machine.wait().await, PowerState::Reboot);
+    let machine = rig.host.start(&spec).await.unwrap();
+    rig.wait_for(&machine, support::API_READY, 60).await;
+    frozen(&rig, &spec, &machine).await;
+    rig.down().await;
+}
 
-    let cp = rig.host.start(&spec).await.unwrap();
-    rig.wait_for(&cp, "test -e /run/bootstrapped", 240).await;
-    rig.wait_for(&cp, support::NODE_REPORTED, 60).await;
-    let node = rig.shell(&cp, support::GET_NODE).await;
+/// The machine is what its specification says, tells it on its console, and hears the power button.
+async fn first_boot(rig: &Rig, spec: &MachineSpec) {
+    let machine = rig.host.start(spec).await.unwrap();
+    rig.wait_for(&machine, "test -e /run/bootstrapped", 240)
+        .await;
+    rig.wait_for(&machine, support::NODE_REPORTED, 60).await;
+    let node = rig.shell(&machine, support::GET_NODE).await;
     for expected in [
         r#""cpu": "4""#.to_owned(),
         format!(r#""address": "{}""#, spec.address),
@@ -50,78 +72,71 @@ async fn life_of_a_control_plane() {
     ] {
         assert!(node.contains(&expected), "{expected} is not in {node}");
     }
-    let console = fs::read_to_string(cp.console()).unwrap();
-    assert!(
-        console.contains("Cloud-init") && console.contains("initialized successfully"),
-        "{console}"
-    );
+    let console = fs::read_to_string(machine.console()).unwrap();
+    assert!(console.contains("initialized successfully"), "{console}");
+    machine.power_off().await.unwrap();
+    assert_eq!(machine.wait().await, PowerState::PowerOff);
+    rig.assert_nothing_of("cp-0");
+}
 
-    // Power button, then another address: the disk is the same machine.
-    cp.power_off().await.unwrap();
-    assert_eq!(cp.wait().await, PowerState::PowerOff);
-    rig.assert_nothing_of("cp-0").await;
-    let first_start = rig.boot_id(&node);
+/// With another address it is the same machine at a new start; then the plug is pulled.
+async fn another_address(rig: &Rig, spec: &mut MachineSpec) {
     spec.address = rig.network.allocate_ip().unwrap();
-    let cp = rig.host.start(&spec).await.unwrap();
-    rig.wait_for(
-        &cp,
-        &format!("{} | grep -q {}", support::GET_NODE, spec.address),
-        60,
-    )
-    .await;
-    let node = rig.shell(&cp, support::GET_NODE).await;
-    assert_ne!(rig.boot_id(&node), first_start, "a start is a new boot");
+    rig.route(user_data::ENDPOINT, spec.address);
+    let machine = rig.host.start(spec).await.unwrap();
+    let reported = format!("{} | grep -q {}", support::GET_NODE, spec.address);
+    rig.wait_for(&machine, &reported, 60).await;
     assert_eq!(
-        rig.shell(&cp, "cat /var/lib/boots").await,
+        rig.shell(&machine, "cat /var/lib/boots").await,
         "1\n",
         "first-boot commands run once"
     );
+    let boot_id = rig
+        .shell(&machine, "cat /proc/sys/kernel/random/boot_id")
+        .await;
+    assert!(
+        rig.shell(&machine, support::GET_NODE)
+            .await
+            .contains(boot_id.trim())
+    );
+    machine.pull_plug().await.unwrap();
+    assert_eq!(machine.ended(), Some(PowerState::Killed));
+    rig.assert_nothing_of("cp-0");
+}
 
-    // Plug.
-    cp.pull_plug().await.unwrap();
-    assert_eq!(cp.ended(), Some(PowerState::Killed));
-    rig.assert_nothing_of("cp-0").await;
-    let cp = rig.host.start(&spec).await.unwrap();
-    rig.wait_for(&cp, support::API_READY, 60).await;
-
-    // Network.
+/// A cut network is silent both ways, and nothing in the machine shows it.
+async fn cut_network(rig: &Rig, spec: &MachineSpec, machine: &Machine) {
     let member = rig.network.member_namespace(&spec.id);
     assert!(rig.answers(spec.address));
     rig.network.cut(&member).await.unwrap();
     assert!(!rig.answers(spec.address));
     assert!(
-        rig.shell(&cp, "cat /sys/class/net/eth0/carrier")
+        rig.shell(machine, "cat /sys/class/net/eth0/carrier")
             .await
             .starts_with('1')
     );
     rig.network.restore(&member).await.unwrap();
     // The router has given up on it, and asks for its link address anew.
     support::wait_until(10, || rig.answers(spec.address));
+}
 
-    // A restart that the guest itself asks for.
-    let _ = rig.shell(&cp, "systemctl reboot").await;
-    assert_eq!(cp.wait().await, PowerState::Reboot);
-    let cp = rig.host.start(&spec).await.unwrap();
-    rig.wait_for(&cp, support::API_READY, 60).await;
-
-    // Frozen it does nothing, and can be thawed, and unplugged.
-    cp.freeze().await.unwrap();
+/// Frozen it does nothing, and can be thawed, and unplugged.
+async fn frozen(rig: &Rig, spec: &MachineSpec, machine: &Machine) {
+    machine.freeze().await.unwrap();
     assert!(!rig.answers_tls(spec.address));
-    let run = tokio::time::timeout(Duration::from_secs(2), cp.exec(&["true"])).await;
+    let run = tokio::time::timeout(Duration::from_secs(2), machine.exec(&["true"])).await;
     assert!(run.is_err(), "nothing runs in a frozen machine");
-    cp.thaw().await.unwrap();
+    machine.thaw().await.unwrap();
     assert!(rig.answers_tls(spec.address));
-    cp.freeze().await.unwrap();
+    machine.freeze().await.unwrap();
     let began = Instant::now();
-    cp.pull_plug().await.unwrap();
+    machine.pull_plug().await.unwrap();
     assert!(
         began.elapsed() < Duration::from_secs(5),
         "took {:?}",
         began.elapsed()
     );
-    rig.assert_nothing_of("cp-0").await;
-
-    rig.down().await;
+    rig.assert_nothing_of("cp-0");
 }
 
 /// A runner that is killed takes its machines with it; the sweep removes the rest.

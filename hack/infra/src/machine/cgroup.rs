@@ -19,8 +19,9 @@ pub(super) const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 /// The period of the CPU quota, in microseconds; the kernel's own default.
 const CPU_PERIOD: u64 = 100_000;
 
-/// How often and how long a removal waits for dying processes to leave a group.
-const REMOVAL: (u32, Duration) = (100, Duration::from_millis(20));
+/// How often, and how long each time, to wait for processes to die or freeze: ten seconds in all, since
+/// a loaded box takes its time.
+const PATIENCE: (u32, Duration) = (500, Duration::from_millis(20));
 
 /// One mounted control group hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +163,11 @@ impl Group {
         Ok(())
     }
 
+    /// Whether any process is in the group.
+    pub(super) fn populated(&self) -> bool {
+        self.unified().any(|folder| event(&folder, "populated 1"))
+    }
+
     /// Stops every process of the group where it stands, or lets them go on.
     pub(super) fn set_frozen(&self, frozen: bool) -> Result<()> {
         let value = if frozen { "1" } else { "0" };
@@ -169,10 +175,8 @@ impl Group {
             fs::write(folder.join("cgroup.freeze"), value)
                 .with_context(|| format!("cannot freeze or thaw {}", folder.display()))?;
             let wanted = format!("frozen {value}");
-            wait(|| {
-                fs::read_to_string(folder.join("cgroup.events")).is_ok_and(|e| e.contains(&wanted))
-            })
-            .with_context(|| format!("{} does not become {wanted}", folder.display()))?;
+            wait(|| event(&folder, &wanted))
+                .with_context(|| format!("{} does not become {wanted}", folder.display()))?;
         }
         Ok(())
     }
@@ -205,6 +209,12 @@ impl Group {
             .filter(|(one, _)| one.v1_options.is_none())
             .map(|(_, folder)| folder)
     }
+}
+
+/// Whether a version 2 group is in a state, such as `frozen 1`.
+fn event(folder: &Path, state: &str) -> bool {
+    let events = fs::read_to_string(folder.join("cgroup.events")).unwrap_or_default();
+    events.lines().any(|line| line == state)
 }
 
 /// Lets a version 2 group's children have every controller that the group itself has.
@@ -247,13 +257,13 @@ fn remove_tree(folder: &Path) -> Result<()> {
 }
 
 fn wait(mut done: impl FnMut() -> bool) -> Result<()> {
-    for _ in 0..REMOVAL.0 {
+    for _ in 0..PATIENCE.0 {
         if done() {
             return Ok(());
         }
-        thread::sleep(REMOVAL.1);
+        thread::sleep(PATIENCE.1);
     }
-    anyhow::bail!("waited for {:?}", REMOVAL.1 * REMOVAL.0)
+    anyhow::bail!("waited for {:?}", PATIENCE.1 * PATIENCE.0)
 }
 
 #[cfg(test)]

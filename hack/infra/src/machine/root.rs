@@ -17,14 +17,17 @@ use super::boot::Boot;
 use super::cgroup::CGROUP_ROOT;
 use super::kernel_files;
 
-/// Device nodes that every Linux program may count on, and the kernel's log, which the kubelet reads.
+/// Device nodes that every Linux program may count on.
+///
+/// The kernel's log is the box's: what one machine wrote there all others would read and store again. The
+/// kubelet wants the file to exist, so it is another `null`.
 const DEVICES: [(&str, u64, u64); 7] = [
     ("null", 1, 3),
     ("zero", 1, 5),
     ("full", 1, 7),
     ("random", 1, 8),
     ("urandom", 1, 9),
-    ("kmsg", 1, 11),
+    ("kmsg", 1, 3),
     ("tty", 5, 0),
 ];
 

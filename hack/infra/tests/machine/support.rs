@@ -257,17 +257,17 @@ impl Rig {
 
     /// Whether the machine's API server takes connections from the data centre's network.
     pub fn answers(&self, address: Ipv4Addr) -> bool {
-        self.from_outside(&format!("exec 3<>/dev/tcp/{address}/6443"))
+        self.outside(&format!("exec 3<>/dev/tcp/{address}/6443"))
     }
 
     /// Whether it also says something.
     pub fn answers_tls(&self, address: Ipv4Addr) -> bool {
-        self.from_outside(&format!(
+        self.outside(&format!(
             "curl -sk -o /dev/null https://{address}:6443/readyz"
         ))
     }
 
-    fn from_outside(&self, command: &str) -> bool {
+    fn outside(&self, command: &str) -> bool {
         let namespace = self.network.namespace();
         let argv = [
             "netns", "exec", &namespace, "timeout", "3", "bash", "-c", command,
@@ -277,15 +277,6 @@ impl Rig {
             eprintln!("{command}: {output:?}");
         }
         output.status.success()
-    }
-
-    /// The boot ID in a Node object.
-    pub fn boot_id(&self, node: &str) -> String {
-        let line = node
-            .lines()
-            .find(|line| line.contains("\"bootID\""))
-            .unwrap();
-        line.trim().to_owned()
     }
 
     /// Resident memory and page cache of a machine, in MiB.
@@ -306,7 +297,7 @@ impl Rig {
     }
 
     /// A machine that ended has left no namespace, control group or process.
-    pub async fn assert_nothing_of(&self, name: &str) {
+    pub fn assert_nothing_of(&self, name: &str) {
         let left: Vec<String> = traces(self.name)
             .into_iter()
             .filter(|trace| trace.contains(&format!("test.{name}")))

@@ -1,3 +1,4 @@
+#![allow(unreachable_pub, reason = "a module of a test program has no outside")]
 //! First-boot documents for a small cluster, as a bootstrap provider writes them.
 //!
 //! Control planes are known by addresses of their own on `lo`, to which the router has routes, so that a
@@ -115,5 +116,6 @@ etcd:
 }
 
 fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}\n")).collect()
+    let lines: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
+    lines.join("\n")
 }
