@@ -320,6 +320,21 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_comes_in_does_not_prove_an_object_gone() {
+        let fixture = Fixture::new();
+        let ledger = Ledger::new().with(&fixture.store);
+        ledger.wrote(&owner(), &written("a", 7), monotonic());
+        fixture.begin_list(map("newer", "x", 9));
+        assert_eq!(
+            ledger.behind(&owner(), monotonic()).len(),
+            1,
+            "it may be on the next page"
+        );
+        fixture.end_list();
+        assert_eq!(ledger.behind(&owner(), monotonic()), []);
+    }
+
+    #[test]
     fn a_deletion_is_behind_while_the_store_shows_the_same_object() {
         let fixture = Fixture::new();
         let ledger = Ledger::new().with(&fixture.store);

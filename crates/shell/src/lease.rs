@@ -51,7 +51,8 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// A leader that is alive has at least 10 s left at any time, even if a renewal hangs once.
+    /// A leader whose renewals succeed has at least 15 s left at any time, and nearly 10 s when one
+    /// of them hangs.
     fn default() -> Self {
         Self {
             duration: Duration::from_secs(30),

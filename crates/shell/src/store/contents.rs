@@ -98,8 +98,10 @@ impl<K> Contents<K> {
         self.entries.len() - self.unreadable
     }
 
+    /// The newest version that the watch has brought. Unknown while a list comes in, since its
+    /// objects are in no order of time: a newer one may arrive before an older one.
     pub(super) fn newest(&self) -> Option<&Version> {
-        self.newest.as_ref()
+        self.newest.as_ref().filter(|_| self.listed.is_none())
     }
 
     fn names(&self, value: &str) -> impl Iterator<Item = &NamespacedName> {
@@ -183,10 +185,11 @@ impl<K: Resource> Contents<K> {
         let Some(version) = object.meta().resource_version.as_deref().map(Version::new) else {
             return;
         };
+        // What cannot be compared counts as newer: the stream goes forward.
         if self
             .newest
             .as_ref()
-            .is_none_or(|newest| version.is_at_least(newest))
+            .is_none_or(|newest| !newest.is_at_least(&version))
         {
             self.newest = Some(version);
         }

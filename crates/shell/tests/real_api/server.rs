@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::{Client, Config};
 use tokio::process::{Child, Command};
@@ -15,6 +15,10 @@ const READY: Duration = Duration::from_secs(90);
 const TOKENS: &str = "all,admin,1,\"system:masters\"\nnone,nobody,2,\n";
 
 /// The folder with the programs, if there is one.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test has no arguments of its own"
+)]
 pub fn tools() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("GUESTCLUSTER_TOOLS")?);
     let has = |program: &str| folder.join(program).is_file();
@@ -67,19 +71,18 @@ impl Server {
 
     async fn wait_until_ready(&self) {
         let client = self.admin();
-        let began = Instant::now();
-        loop {
-            let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
-            if client.request_text(request).await.is_ok() {
-                return;
+        let poll = async {
+            let request = || http::Request::get("/readyz").body(Vec::new()).unwrap();
+            while client.request_text(request()).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(200)).await;
             }
-            assert!(
-                began.elapsed() < READY,
-                "not ready; logs in {}",
-                self.folder.display()
-            );
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        };
+        let ready = tokio::time::timeout(READY, poll).await;
+        assert!(
+            ready.is_ok(),
+            "not ready; logs in {}",
+            self.folder.display()
+        );
     }
 }
 

@@ -61,6 +61,16 @@ impl Fixture {
         self.give(Event::Delete(object(value)))
     }
 
+    /// The beginning of a list that goes on.
+    pub(crate) fn begin_list(&self, value: Value) {
+        self.give(Event::Init);
+        self.give(Event::InitApply(object(value)));
+    }
+
+    pub(crate) fn end_list(&self) {
+        self.give(Event::InitDone);
+    }
+
     fn list(&self, values: Vec<Value>) -> Vec<String> {
         let mut heard = self.give(Event::Init);
         for value in values {
@@ -105,8 +115,7 @@ fn what_went_while_nobody_watched_is_told_after_the_new_list() {
 fn a_list_that_breaks_off_takes_nothing_away() {
     let fixture = Fixture::new();
     fixture.list(vec![map("a", "x", 1), map("b", "x", 2)]);
-    fixture.give(Event::Init);
-    fixture.give(Event::InitApply(object(map("b", "x", 2))));
+    fixture.begin_list(map("b", "x", 2));
     assert_eq!(fixture.of("x"), ["a", "b"]);
     assert_eq!(fixture.list(vec![map("a", "x", 1)]), ["a of x", "b of x"]);
 }
