@@ -15,7 +15,6 @@
 //! it is killed. [`sweep`] removes what is left then.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
@@ -30,12 +29,12 @@ use tokio::task::spawn_blocking;
 
 use crate::addresses::ROUTER;
 use crate::network::Network;
-use crate::node_image::NodeImage;
 use crate::process;
 use boot::Boot;
 use cgroup::Group;
 pub use disk::delete_disk;
 pub use limits::raise_limits;
+pub use spec::{MachineSpec, PowerState, Seed};
 pub use sweep::sweep;
 
 mod boot;
@@ -45,79 +44,11 @@ pub mod helper;
 mod kernel_files;
 mod limits;
 mod root;
+mod spec;
 mod sweep;
 
 /// File name of the helper program, which is built with this crate.
 pub const HELPER: &str = "guestcluster-machine-init";
-
-/// What a VM is made of.
-#[derive(Debug, Clone)]
-pub struct MachineSpec {
-    /// Unique in the infrastructure, and a file name: `<namespace>.<vm>`.
-    pub id: String,
-    /// Host name.
-    pub hostname: String,
-    /// CPUs it shows and may use at most.
-    pub cpus: u32,
-    /// Memory in bytes; the machine's own kernel keeps a share, as on a VM.
-    pub memory_bytes: u64,
-    /// Its address, a /32 behind the router.
-    pub address: Ipv4Addr,
-    /// MAC address of `eth0`.
-    pub mac: String,
-    /// What is on its root disk before the first boot.
-    pub image: NodeImage,
-    /// The folder of its root disk; persists over restarts, may be empty or missing before the first.
-    pub disk: PathBuf,
-    /// The folder of a disk for `/var/lib/etcd`, if it has one of its own.
-    pub etcd_disk: Option<PathBuf>,
-    /// First-boot documents.
-    pub seed: Seed,
-    /// A folder of this run of the machine: console log and what it is started with.
-    pub run: PathBuf,
-}
-
-/// cloud-init's NoCloud documents.
-#[derive(Debug, Clone)]
-pub struct Seed {
-    /// The user-data, as it is in the Secret.
-    pub user_data: Vec<u8>,
-    /// The meta-data. Its `instance-id` must be the VM's firmware UUID: with another one cloud-init
-    /// takes the machine for a new one and runs everything again.
-    pub meta_data: String,
-    /// The network configuration, if there is one.
-    pub network_config: Option<String>,
-}
-
-/// How a machine ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PowerState {
-    /// It switched itself off.
-    PowerOff,
-    /// It asked to be started again.
-    Reboot,
-    /// Its pid 1 was killed: the plug was pulled.
-    Killed,
-}
-
-impl PowerState {
-    /// The exit code by which the helper tells.
-    fn exit_code(self) -> u8 {
-        match self {
-            Self::PowerOff => 10,
-            Self::Reboot => 11,
-            Self::Killed => 12,
-        }
-    }
-
-    /// A helper that was killed itself took the machine with it.
-    fn from_exit_code(code: Option<i32>) -> Self {
-        [Self::PowerOff, Self::Reboot]
-            .into_iter()
-            .find(|state| code == Some(i32::from(state.exit_code())))
-            .unwrap_or(Self::Killed)
-    }
-}
 
 /// Boots machines on one [`Network`].
 #[derive(Debug, Clone)]
@@ -148,7 +79,7 @@ impl MachineHost {
     /// # Errors
     /// When anything it is made of cannot be made; nothing but its disk is left behind then.
     pub async fn start(&self, spec: &MachineSpec) -> Result<Machine> {
-        check(spec)?;
+        spec.check()?;
         let parts = Parts {
             network: Arc::clone(&self.network),
             namespace: self.network.member_namespace(&spec.id),
@@ -364,17 +295,6 @@ impl Parts {
     }
 }
 
-fn check(spec: &MachineSpec) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    ensure!(
-        !spec.id.is_empty() && spec.id.chars().all(fits) && !spec.id.starts_with('.'),
-        "machine id {:?} is not a plain file name",
-        spec.id
-    );
-    ensure!(spec.cpus > 0, "machine {} has no CPU", spec.id);
-    Ok(())
-}
-
 fn boot_document(spec: &MachineSpec, parts: &Parts) -> Boot {
     let state_folder = |name: &str| match &spec.etcd_disk {
         Some(disk) if name == "etcd" => disk.clone(),
@@ -384,7 +304,9 @@ fn boot_document(spec: &MachineSpec, parts: &Parts) -> Boot {
         hostname: spec.hostname.clone(),
         cpus: spec.cpus,
         memory_bytes: spec.memory_bytes,
-        machine_id: machine_id(&spec.seed.meta_data)
+        machine_id: spec
+            .seed
+            .machine_id()
             .unwrap_or_else(|| format!("{:032x}", rand::random::<u128>())),
         network: Path::new("/run/netns").join(&parts.namespace),
         cgroups: parts.group.folders(),
@@ -400,19 +322,6 @@ fn boot_document(spec: &MachineSpec, parts: &Parts) -> Boot {
         console: console_path(&spec.run),
         name_server: ROUTER,
     }
-}
-
-/// The firmware UUID out of the meta-data's `instance-id` (YAML, or JSON as KubeVirt writes it),
-/// without dashes.
-fn machine_id(meta_data: &str) -> Option<String> {
-    let (_, rest) = meta_data.split_once("instance-id")?;
-    let value = rest.trim_start_matches(['"', ':', ' ', '\'']);
-    let uuid: String = value
-        .chars()
-        .take_while(|c| c.is_ascii_hexdigit() || *c == '-')
-        .filter(char::is_ascii_hexdigit)
-        .collect();
-    (uuid.len() == 32).then(|| uuid.to_lowercase())
 }
 
 /// Makes the run folder, with nothing in it of an earlier start but the console log.
@@ -432,34 +341,4 @@ fn console_path(run: &Path) -> PathBuf {
 
 fn document_path(run: &Path) -> PathBuf {
     run.join("boot.json")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_machine_id_is_the_firmware_uuid() {
-        let id = Some("d6a1f3e2b0c94b1e8f3c0123456789ab".to_owned());
-        for text in [
-            "instance-id: D6A1F3E2-b0c9-4b1e-8f3c-0123456789ab\nlocal-hostname: a\n",
-            r#"{"instance-id":"d6a1f3e2-b0c9-4b1e-8f3c-0123456789ab","local-hostname":"a"}"#,
-        ] {
-            assert_eq!(machine_id(text), id, "{text}");
-        }
-        assert_eq!(machine_id("instance-id: iid-local01\n"), None);
-        assert_eq!(machine_id("local-hostname: a\n"), None);
-    }
-
-    #[test]
-    fn power_states_survive_the_exit_code() {
-        for state in [PowerState::PowerOff, PowerState::Reboot, PowerState::Killed] {
-            assert_eq!(
-                PowerState::from_exit_code(Some(state.exit_code().into())),
-                state
-            );
-        }
-        assert_eq!(PowerState::from_exit_code(None), PowerState::Killed);
-        assert_eq!(PowerState::from_exit_code(Some(1)), PowerState::Killed);
-    }
 }

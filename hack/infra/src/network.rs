@@ -11,7 +11,6 @@
 //! | 10.79.0.0/24 | load balancers: local to the router, kube-proxy translates them |
 //! | 10.98.0.0/16 | Services of the infrastructure: kube-proxy translates them |
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,14 +20,10 @@ use sha2::{Digest, Sha256};
 use crate::addresses::{self, MAX_HOSTS, ROUTER};
 use crate::cache::hexadecimal;
 use ip::{batch, ip};
+use pool::Pool;
 
 mod ip;
-
-/// First and last address given to machines and Pods; the lowest few stay free for fixed uses.
-const POOL: (Ipv4Addr, Ipv4Addr) = (
-    Ipv4Addr::new(10, 77, 0, 10),
-    Ipv4Addr::new(10, 77, 255, 250),
-);
+mod pool;
 
 /// The network of one local infrastructure.
 #[derive(Debug)]
@@ -115,7 +110,7 @@ impl Network {
 
     /// Gives an address back. It is handed out again only after the whole range has been gone through.
     pub fn release_ip(&self, address: Ipv4Addr) {
-        self.pool().used.remove(&address);
+        self.pool().release(address);
     }
 
     /// Makes the namespace `member` with `eth0` on the bridge: a /32 whose only neighbour is the router.
@@ -311,40 +306,6 @@ route add default via {ROUTER} src {address}
     )
 }
 
-/// Addresses in use, and where to look for the next one.
-#[derive(Debug)]
-struct Pool {
-    used: BTreeSet<Ipv4Addr>,
-    next: Ipv4Addr,
-}
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self {
-            used: BTreeSet::new(),
-            next: POOL.0,
-        }
-    }
-}
-
-impl Pool {
-    fn take(&mut self) -> Option<Ipv4Addr> {
-        let size = POOL.1.to_bits() - POOL.0.to_bits() + 1;
-        for _ in 0..size {
-            let candidate = self.next;
-            self.next = if candidate == POOL.1 {
-                POOL.0
-            } else {
-                Ipv4Addr::from_bits(candidate.to_bits() + 1)
-            };
-            if self.used.insert(candidate) {
-                return Some(candidate);
-            }
-        }
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,26 +316,6 @@ mod tests {
         let first = network.allocate_ip().unwrap();
         network.release_ip(first);
         assert_ne!(network.allocate_ip().unwrap(), first);
-    }
-
-    #[test]
-    fn addresses_run_around_and_skip_those_in_use() {
-        let mut pool = Pool {
-            next: POOL.1,
-            ..Pool::default()
-        };
-        pool.used.insert(POOL.0);
-        assert_eq!(pool.take(), Some(POOL.1));
-        assert_eq!(pool.take(), Some(Ipv4Addr::new(10, 77, 0, 11)));
-    }
-
-    #[test]
-    fn a_full_pool_says_so() {
-        let mut pool = Pool::default();
-        while pool.take().is_some() {}
-        assert_eq!(pool.take(), None);
-        pool.used.remove(&Ipv4Addr::new(10, 77, 4, 4));
-        assert_eq!(pool.take(), Some(Ipv4Addr::new(10, 77, 4, 4)));
     }
 
     #[test]

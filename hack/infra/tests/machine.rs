@@ -212,6 +212,7 @@ async fn guest_of_six() {
         .await
         .unwrap();
     rig.wait_for(&first, "test -e /run/bootstrapped", 240).await;
+    eprintln!("cp-0 bootstrapped: {}", rig.usage("cp-0"));
     let mut machines = vec![first.clone()];
     for number in 3..6 {
         let spec = rig.node(Role::JoinWorker, &format!("w-{number}"), number);
@@ -228,10 +229,8 @@ async fn guest_of_six() {
         "test $(kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes | grep -cw Ready) = 6";
     rig.wait_for(&first, ready, 240).await;
     eprintln!("3 + 3 Ready after {:.1} s", began.elapsed().as_secs_f64());
-    tokio::time::sleep(Duration::from_secs(20)).await;
     for name in ["cp-0", "cp-1", "cp-2", "w-3", "w-4", "w-5"] {
-        let (resident, cache) = rig.memory(name);
-        eprintln!("{name}: {resident} MiB resident, {cache} MiB page cache");
+        eprintln!("{name}: {}", rig.usage(name));
     }
     for machine in &machines {
         machine.pull_plug().await.unwrap();

@@ -247,7 +247,7 @@ impl Rig {
                 let tail: Vec<&str> = console.lines().rev().take(60).collect();
                 let tail: Vec<&str> = tail.into_iter().rev().collect();
                 panic!(
-                    "{command}: not within {seconds} s: {output:?}\n{}",
+                    "{command}: failed, or not within {seconds} s: {output:?}\n{}",
                     tail.join("\n")
                 );
             }
@@ -279,21 +279,24 @@ impl Rig {
         output.status.success()
     }
 
-    /// Resident memory and page cache of a machine, in MiB.
-    pub fn memory(&self, name: &str) -> (u64, u64) {
-        let group = format!(
-            "/sys/fs/cgroup/memory/gc-{}/test.{name}/memory.stat",
-            self.name
-        );
-        let text = fs::read_to_string(group).unwrap();
-        let value = |key: &str| -> u64 {
-            let line = text
+    /// What a machine takes, out of its version 1 control groups.
+    pub fn usage(&self, name: &str) -> String {
+        let read = |controller: &str, file: &str| {
+            let group = format!("/sys/fs/cgroup/{controller}/gc-{}/test.{name}", self.name);
+            fs::read_to_string(Path::new(&group).join(file)).unwrap()
+        };
+        let statistics = read("memory", "memory.stat");
+        let mebibytes = |key: &str| -> u64 {
+            let value = statistics
                 .lines()
                 .find_map(|line| line.strip_prefix(key))
                 .unwrap();
-            line.trim().parse::<u64>().unwrap() >> 20
+            value.trim().parse::<u64>().unwrap() >> 20
         };
-        (value("total_rss "), value("total_cache "))
+        let (resident, cache) = (mebibytes("total_rss "), mebibytes("total_cache "));
+        let nanoseconds: u64 = read("cpuacct", "cpuacct.usage").trim().parse().unwrap();
+        let processor = Duration::from_nanos(nanoseconds).as_secs_f64();
+        format!("{resident} MiB resident, {cache} MiB page cache, {processor:.1} s of CPU")
     }
 
     /// A machine that ended has left no namespace, control group or process.
