@@ -26,6 +26,7 @@ pub mod process;
 pub mod progress;
 pub mod run_dir;
 pub mod runner;
+mod static_binary;
 pub mod status;
 mod storage;
 pub mod tools;

@@ -29,7 +29,7 @@ use crate::options::RunnerOptions;
 use crate::progress::{Progress, Step};
 use crate::run_dir::RunDir;
 use crate::status::StatusReport;
-use crate::{host_packages, node_image, tools};
+use crate::{host_packages, node_image, static_binary, tools};
 
 /// File name of the runner, which is built with this crate.
 pub const RUNNER: &str = "guestcluster-infra";
@@ -158,8 +158,7 @@ impl Infra {
 
     /// From now on Pods of the operator's image run `binary`; present ones when they restart.
     pub async fn set_operator_binary(&self, binary: &Path) -> anyhow::Result<()> {
-        let binary = fs::canonicalize(binary)
-            .with_context(|| format!("no operator binary {}", binary.display()))?;
+        let binary = static_binary::check(binary)?;
         self.ask(Request::OperatorBinary(binary)).await
     }
 
@@ -216,9 +215,7 @@ fn prepare(options: UpOptions, progress: &Progress) -> anyhow::Result<RunnerOpti
     };
     let operator_binary = options
         .operator_binary
-        .map(|binary| {
-            fs::canonicalize(&binary).with_context(|| format!("no binary {}", binary.display()))
-        })
+        .map(|binary| static_binary::check(&binary))
         .transpose()?;
     let wanted = RunnerOptions {
         name: options.name,

@@ -72,8 +72,10 @@ pub fn become_it(document: &Path) -> anyhow::Result<Infallible> {
         .map(|(name, value)| CString::new(format!("{name}={value}")))
         .collect::<Result<Vec<_>, _>>()?;
     let program = argv.first().context("the container has no program")?;
-    execve(program, &argv, &environment)
-        .with_context(|| format!("exec {}", program.to_string_lossy()))
+    execve(program, &argv, &environment).with_context(|| {
+        let program = program.to_string_lossy();
+        format!("exec {program} (a program that needs a dynamic loader finds none here)")
+    })
 }
 
 fn build_root(document: &ContainerDocument) -> anyhow::Result<()> {
