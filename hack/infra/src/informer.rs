@@ -122,7 +122,8 @@ where
         while let Some(event) = stream.next().await {
             match event {
                 Ok(Event::Init) => listed.clear(),
-                Ok(Event::InitApply(object)) => {
+                Ok(Event::InitApply(mut object)) => {
+                    trim(&mut object);
                     listed.insert(uid(&object), Arc::new(object));
                 }
                 Ok(Event::InitDone) => self.replace(std::mem::take(&mut listed)),
@@ -155,7 +156,8 @@ where
         }
     }
 
-    fn apply(&self, object: K) {
+    fn apply(&self, mut object: K) {
+        trim(&mut object);
         let uid = uid(&object);
         let object = Arc::new(object);
         let mut state = self.lock();
@@ -179,6 +181,12 @@ impl<K> State<K> {
         self.subscribers
             .retain(|subscriber| subscriber.send(change.clone()).is_ok());
     }
+}
+
+/// Forgets who owns which field: it is half of an object, nothing here reads it, and a write
+/// without it leaves it as it is.
+fn trim<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
 }
 
 fn uid<K: Resource>(object: &K) -> String {

@@ -341,17 +341,16 @@ fn runner_parent(run: &RunDir) -> Option<Pid> {
 
 /// Kills the runner with everything in its namespaces and waits until all of it is gone.
 async fn stop(run: &RunDir) -> anyhow::Result<()> {
-    let Some(parent) = runner_parent(run) else {
-        return Ok(());
+    // The first process before its parent: its end waits for all others of its namespace.
+    let family = match runner_parent(run) {
+        Some(parent) => children(parent).into_iter().chain([parent]).collect(),
+        // An `up` that was killed may not have written down whom it started: the runner tells.
+        None => match Control::connect(run).await {
+            Ok(control) => vec![Pid::from_raw(control.runner_pid()?)],
+            Err(_) => Vec::new(),
+        },
     };
-    let file = format!("/proc/{parent}/task/{parent}/children");
-    let children = fs::read_to_string(file).unwrap_or_default();
-    // The first process first: its end waits for all others of its namespace.
-    let first = children
-        .split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .map(Pid::from_raw);
-    for pid in first.chain([parent]) {
+    for pid in family {
         match kill(pid, Signal::SIGKILL) {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(error) => return Err(error).context("cannot kill the runner"),
@@ -361,6 +360,13 @@ async fn stop(run: &RunDir) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn children(parent: Pid) -> Vec<Pid> {
+    let file = format!("/proc/{parent}/task/{parent}/children");
+    let listed = fs::read_to_string(file).unwrap_or_default();
+    let pids = listed.split_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.map(Pid::from_raw).collect()
 }
 
 /// Whether a process still runs; one that is dead and not yet waited for does not.

@@ -41,6 +41,8 @@ pub struct ContainerJob {
     pub folder: PathBuf,
     /// The address of its Pod.
     pub address: Ipv4Addr,
+    /// How often it was started before this kubelet took it on.
+    pub restarts: i32,
     /// When it is started again.
     pub policy: Policy,
     /// How long it gets to end.
@@ -63,6 +65,7 @@ impl ContainerJob {
     /// Runs the container until its policy lets it rest or `stop` turns true.
     pub async fn run(self, reports: Reports, mut stop: watch::Receiver<bool>) {
         let mut view = ContainerView::waiting("ContainerCreating", "");
+        view.restarts = self.restarts;
         let mut backoff = Backoff::default();
         loop {
             let begun = Instant::now();

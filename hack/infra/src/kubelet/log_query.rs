@@ -7,6 +7,8 @@ pub struct LogQuery {
     limit_bytes: Option<usize>,
     /// The log of the container's last start is asked for.
     pub previous: bool,
+    /// What comes later is asked for too.
+    pub follow: bool,
 }
 
 impl LogQuery {
@@ -17,6 +19,7 @@ impl LogQuery {
             match name {
                 "tailLines" => parsed.tail_lines = value.parse().ok(),
                 "limitBytes" => parsed.limit_bytes = value.parse().ok(),
+                "follow" => parsed.follow = value == "true",
                 "previous" => parsed.previous = value == "true",
                 _ => {}
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -16,6 +16,7 @@ use super::container_worker::ContainerJob;
 use super::environment::{environment, expand};
 use super::references::References;
 use super::restarts::Policy;
+use super::rights::Rights;
 use super::view::{ContainerView, Doing, Phase};
 use super::volumes::VolumeMaker;
 use super::{Desk, RETRY};
@@ -23,9 +24,8 @@ use crate::machine::delete_disk;
 
 pub use super::container_worker::log_file;
 
-/// The image's entry point and user.
+/// The image's entry point.
 const ENTRY_POINT: &str = "/guestcluster-operator";
-const IMAGE_USER: u32 = 65532;
 /// How long to wait before a Pod that could not be set up is tried again.
 const SET_UP_RETRY: Duration = Duration::from_secs(2);
 
@@ -210,6 +210,7 @@ impl Sandbox {
             document,
             folder: self.folder.clone(),
             address: self.address,
+            restarts: starts_before(&pod, &container.name),
             policy: Policy::read(spec.restart_policy.as_deref()),
             grace: Duration::from_secs(grace.try_into().unwrap_or(0)),
             binary: desk.centre.operator_binary.subscribe(),
@@ -289,6 +290,21 @@ fn phase_of(containers: &[ContainerView]) -> Phase {
     }
 }
 
+/// How often a container of `pod` was started already: it ran before when its host lost power.
+fn starts_before(pod: &Pod, container: &str) -> i32 {
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
+    let status = statuses
+        .into_iter()
+        .flatten()
+        .find(|status| status.name == container);
+    status
+        .filter(|status| status.container_id.is_some())
+        .map_or(0, |status| status.restart_count + 1)
+}
+
 fn mounts(
     container: &Container,
     volumes: &BTreeMap<String, PathBuf>,
@@ -309,53 +325,11 @@ fn mounts(
     mounts.collect()
 }
 
-/// What a container may do, from its security context and its Pod's.
-struct Rights {
-    user: u32,
-    group: u32,
-    groups: Vec<u32>,
-    read_only_root: bool,
-}
-
-impl Rights {
-    fn read(spec: &PodSpec, container: &Container) -> anyhow::Result<Self> {
-        let pod = spec.security_context.clone().unwrap_or_default();
-        let own = container.security_context.clone().unwrap_or_default();
-        let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
-        let user = number(own.run_as_user.or(pod.run_as_user)).unwrap_or(IMAGE_USER);
-        if own.run_as_non_root.or(pod.run_as_non_root).unwrap_or(false) {
-            anyhow::ensure!(
-                user != 0,
-                "container has runAsNonRoot and would run as root"
-            );
-        }
-        let group = number(own.run_as_group.or(pod.run_as_group)).unwrap_or(user);
-        let supplemental = pod
-            .supplemental_groups
-            .unwrap_or_default()
-            .into_iter()
-            .map(Some);
-        let groups = supplemental
-            .chain([pod.fs_group])
-            .filter_map(number)
-            .collect();
-        let read_only_root = own.read_only_root_filesystem.unwrap_or(false);
-        Ok(Self {
-            user,
-            group,
-            groups,
-            read_only_root,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Rights, phase_of};
+    use super::phase_of;
     use crate::kubelet::view::{ContainerView, Doing, Phase};
-    use k8s_openapi::api::core::v1::{Container, PodSpec};
     use k8s_openapi::jiff::Timestamp;
-    use serde_json::json;
 
     fn ended(code: i32) -> ContainerView {
         let at = Timestamp::UNIX_EPOCH;
@@ -373,23 +347,5 @@ mod tests {
     fn a_pod_fails_when_one_of_its_containers_did() {
         assert_eq!(phase_of(&[ended(0), ended(0)]), Phase::Succeeded);
         assert_eq!(phase_of(&[ended(0), ended(1)]), Phase::Failed);
-    }
-
-    #[test]
-    fn a_container_runs_as_its_context_says_and_never_as_a_forbidden_root() {
-        let spec: PodSpec = serde_json::from_value(json!({
-            "containers": [],
-            "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "fsGroup": 2000},
-        }))
-        .unwrap();
-        let container = |context| -> Container {
-            serde_json::from_value(json!({"name": "c", "securityContext": context})).unwrap()
-        };
-        let rights = Rights::read(&spec, &container(json!({}))).unwrap();
-        assert_eq!(
-            (rights.user, rights.group, rights.groups),
-            (1000, 1000, vec![2000])
-        );
-        assert!(Rights::read(&spec, &container(json!({"runAsUser": 0}))).is_err());
     }
 }

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -18,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use super::log_follow::Following;
 use super::log_query::LogQuery;
 use super::{is_on, pod_worker};
 use crate::addresses::KUBELET_PORT;
@@ -27,6 +29,9 @@ use crate::pki::{Authority, Leaf};
 
 /// The container of a launcher that repeats what the guest's console says.
 pub const CONSOLE_CONTAINER: &str = "guest-console-log";
+
+/// A whole log, or one that grows.
+type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// How the kubelets serve; all share one certificate with all their addresses.
 #[derive(Clone)]
@@ -98,65 +103,61 @@ async fn answer(
     host: &Host,
     centre: &DataCentre,
     request: &Request<Incoming>,
-) -> anyhow::Result<Response<Full<Bytes>>> {
-    let parts: Vec<_> = request
-        .uri()
-        .path()
-        .trim_start_matches('/')
-        .split('/')
-        .collect();
-    let ["containerLogs", namespace, pod, container] = parts[..] else {
-        return text(
-            StatusCode::NOT_FOUND,
-            "the stand-in serves containerLogs only\n",
-        );
+) -> anyhow::Result<Response<Body>> {
+    let path = request.uri().path().trim_start_matches('/');
+    let parts: Vec<_> = path.split('/').collect();
+    let ["containerLogs", namespace, name, container] = parts[..] else {
+        return text(StatusCode::NOT_FOUND, "only containerLogs is served\n");
+    };
+    let pod = centre.pods.find(namespace, name);
+    let Some(pod) = pod.filter(|pod| is_on(pod, &host.name)) else {
+        let message = format!("pod \"{namespace}/{name}\" is not on this host\n");
+        return text(StatusCode::NOT_FOUND, message);
     };
     let query = LogQuery::parse(request.uri().query().unwrap_or_default());
-    match log_file(host, centre, (namespace, pod, container), query.previous) {
-        Err(error) => text(StatusCode::BAD_REQUEST, format!("{error:#}\n")),
-        Ok(None) => text(StatusCode::OK, ""),
-        Ok(Some(file)) => {
-            // A container that has said nothing yet has no file.
-            let bytes = tokio::fs::read(&file).await.unwrap_or_default();
-            text(StatusCode::OK, query.select(&bytes))
-        }
+    let Some(file) = log_file(centre, &pod, container, query.previous) else {
+        return text(StatusCode::OK, "");
+    };
+    // A container that has said nothing yet has no file.
+    let log = tokio::fs::read(&file).await.unwrap_or_default();
+    if !query.follow {
+        return text(StatusCode::OK, query.select(&log));
     }
+    let (pods, uid) = (centre.pods.clone(), pod.uid().unwrap_or_default());
+    let following = Following {
+        file,
+        first: query.select(&log),
+        offset: log.len() as u64,
+        goes_on: move || pods.get(&uid).is_some_and(|pod| runs(&pod)),
+    };
+    let body = StreamBody::new(following.stream()).boxed_unsync();
+    Ok(Response::new(body))
+}
+
+fn runs(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// The file with the log of a container; none when it says nothing.
-fn log_file(
-    host: &Host,
-    centre: &DataCentre,
-    (namespace, name, container): (&str, &str, &str),
-    previous: bool,
-) -> anyhow::Result<Option<PathBuf>> {
-    let pod = centre
-        .pods
-        .find(namespace, name)
-        .filter(|pod| is_on(pod, &host.name))
-        .with_context(|| format!("pod \"{namespace}/{name}\" is not on this host"))?;
+fn log_file(centre: &DataCentre, pod: &Pod, container: &str, previous: bool) -> Option<PathBuf> {
     let Some(instance) = pod.labels().get("kubevirt.io/created-by") else {
-        let uid = pod.uid().unwrap_or_default();
-        return Ok(Some(pod_worker::log_file(
-            &centre.run.pod(&uid),
-            container,
-            previous,
-        )));
+        let folder = centre.run.pod(&pod.uid().unwrap_or_default());
+        return Some(pod_worker::log_file(&folder, container, previous));
     };
-    let machine = pod
-        .annotations()
-        .get("kubevirt.io/domain")
-        .map_or(name, String::as_str);
-    let console = centre
-        .run
-        .machine(namespace, machine, instance)
-        .join("console.log");
-    Ok((container == CONSOLE_CONTAINER).then_some(console))
+    let name = pod.annotations().get("kubevirt.io/domain")?;
+    let namespace = pod.namespace().unwrap_or_default();
+    let folder = centre.run.machine(&namespace, name, instance);
+    (container == CONSOLE_CONTAINER).then(|| folder.join("console.log"))
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> anyhow::Result<Response<Full<Bytes>>> {
+fn text(status: StatusCode, body: impl Into<Bytes>) -> anyhow::Result<Response<Body>> {
     let response = Response::builder()
         .status(status)
         .header("content-type", "text/plain");
-    Ok(response.body(Full::new(body.into()))?)
+    let body = Full::new(body.into()).map_err(|never| match never {});
+    Ok(response.body(body.boxed_unsync())?)
 }

@@ -57,6 +57,11 @@ impl ContainerView {
         }
     }
 
+    /// Whether it was started at least once.
+    fn has_run(&self) -> bool {
+        self.restarts > 0 || !matches!(self.doing, Doing::Waiting(..))
+    }
+
     /// A container that runs since `now`, not yet probed.
     pub fn running(now: Timestamp) -> Self {
         Self {
@@ -225,10 +230,14 @@ fn statuses(containers: &[Container], views: &[ContainerView]) -> Vec<ContainerS
             let image = container.image.clone().unwrap_or_default();
             ContainerStatus {
                 name: container.name.clone(),
-                image_id: match view.doing {
-                    Doing::Waiting(..) if view.restarts == 0 => String::new(),
-                    _ => image_id(&image),
+                image_id: if view.has_run() {
+                    image_id(&image)
+                } else {
+                    String::new()
                 },
+                container_id: view
+                    .has_run()
+                    .then(|| format!("stand-in://{}", container.name)),
                 image,
                 ready: view.ready,
                 started: Some(view.started && matches!(view.doing, Doing::Running(_))),
