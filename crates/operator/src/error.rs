@@ -58,6 +58,24 @@ pub enum Error {
     NotLeading,
 }
 
+impl Error {
+    /// The message, and the innermost cause if the message does not tell it: of a connection that
+    /// did not come about, only that one says why.
+    pub fn explain(&self) -> String {
+        let message = self.to_string();
+        let mut innermost: &dyn std::error::Error = self;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let cause = innermost.to_string();
+        if message.contains(&cause) {
+            message
+        } else {
+            format!("{message}: {cause}")
+        }
+    }
+}
+
 impl Classify for Error {
     fn class(&self) -> Class {
         match self {

@@ -79,7 +79,7 @@ impl EtcdClient<'_> {
                 .await
             {
                 Ok(list) => return Probe::Known(assemble(list, &statuses)),
-                Err(error) => why = error.to_string(),
+                Err(error) => why = error.explain(),
             }
         }
         Probe::Unreachable(why)

@@ -111,7 +111,7 @@ impl GuestApi<'_> {
     pub async fn observe(&self, known_tokens: &BTreeSet<String>) -> Probe<Guest> {
         match self.ask(known_tokens).await {
             Ok(guest) => Probe::Known(guest),
-            Err(error) => Probe::Unreachable(error.to_string()),
+            Err(error) => Probe::Unreachable(error.explain()),
         }
     }
 

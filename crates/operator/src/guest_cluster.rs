@@ -39,6 +39,8 @@ use observe::Subject;
 const BEHIND: Duration = Duration::from_secs(1);
 /// When to try again to make an object whose name somebody holds.
 const TAKEN: Duration = Duration::from_secs(10);
+/// When to ask again for a key that is being made.
+const KEY: Duration = Duration::from_millis(300);
 /// A plan that need not be looked at for so long has nothing on its way.
 const CALM: Duration = Duration::from_secs(30);
 
@@ -187,6 +189,9 @@ impl Context {
 fn requeue(round: &Round<'_>, done: &execute::Done) -> Requeue {
     if done.taken {
         return Requeue::After(TAKEN);
+    }
+    if done.waits_for_key {
+        return Requeue::After(KEY);
     }
     if !done.actions.is_empty() {
         return Requeue::After(Duration::ZERO);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use guestcluster_pki::{Error, ServiceAccountKeys, SigningAlgorithm};
 use tokio::sync::{Mutex, mpsc};
 
-/// How many keys wait besides the one in the making.
-const READY: usize = 1;
+/// How many keys wait or are in the making.
+const READY: usize = 2;
 
 /// Where keys come from.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! The parts of the operator, put together and run until the end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -62,6 +63,7 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
         health: Health::new(),
         metrics: Metrics::new("guestcluster_operator"),
     };
+    let watching = outside.begin();
     tasks.serve(&args, &outside, &shutdown).await?;
 
     let installed = tokio::select! {
@@ -71,6 +73,7 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
     let (queue, memories) = (Queue::new(DEBOUNCE), Memories::default());
     let wiring = Wiring::new(&client, &queue, &memories, installed);
     outside.watch(&wiring, &queue);
+    watching.store(true, Ordering::Relaxed);
     for feed in wiring.feeds {
         tasks.spawn("watch", feed.map(Ok));
     }
@@ -151,6 +154,20 @@ struct Outside {
 }
 
 impl Outside {
+    /// Not ready before the flag is set: the watches are not even put up.
+    fn begin(&self) -> Arc<AtomicBool> {
+        let watching = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&watching);
+        let check = move || {
+            let missing = || "the API server has not told which kinds there are".to_owned();
+            flag.load(Ordering::Relaxed)
+                .then_some(())
+                .ok_or_else(missing)
+        };
+        self.health.check("watches", check);
+        watching
+    }
+
     fn watch(&self, wiring: &Wiring, queue: &Queue<NamespacedName>) {
         gauges::register(&self.metrics, &wiring.stores, queue);
         for gate in wiring.gates.clone() {

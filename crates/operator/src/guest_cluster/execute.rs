@@ -28,14 +28,25 @@ use crate::memory::Memory;
 /// left than this at any moment.
 pub(super) const ACTION: Duration = Duration::from_secs(8);
 
+/// How long a visit waits for a service-account key. Other clusters may have work meanwhile.
+const KEY: Duration = Duration::from_millis(250);
+
 /// What became of a plan.
 pub(super) struct Done<'a> {
     /// The actions that took effect.
     pub(super) actions: Vec<&'a Action>,
     /// An object could not be made because somebody else has its name.
     pub(super) taken: bool,
+    /// A key is still being made for an action.
+    pub(super) waits_for_key: bool,
     /// The failure that ended the round.
     pub(super) outcome: Result<(), Error>,
+}
+
+/// What became of one action.
+enum Step {
+    Done,
+    WaitsForKey,
 }
 
 impl Context {
@@ -44,11 +55,16 @@ impl Context {
         let mut done = Done {
             actions: Vec::new(),
             taken: false,
+            waits_for_key: false,
             outcome: Ok(()),
         };
         for action in &round.plan.actions {
             match self.timed(round, action, memory).await {
-                Ok(()) => done.actions.push(action),
+                Ok(Step::Done) => done.actions.push(action),
+                Ok(Step::WaitsForKey) => {
+                    done.waits_for_key = true;
+                    break;
+                }
                 Err(Error::Infra(CallError::Taken { call, owner })) => {
                     warn!(cluster = %round.subject.key, %call, %owner, "name taken");
                     let time = monotonic();
@@ -72,8 +88,15 @@ impl Context {
         round: &Round<'_>,
         action: &Action,
         memory: &mut Memory,
-    ) -> Result<(), Error> {
-        let key = self.prepared_key(action).await?;
+    ) -> Result<Step, Error> {
+        let key = if needs_key(action) {
+            match tokio::time::timeout(KEY, self.keys.take()).await {
+                Ok(key) => Some(key.ok_or(Error::NotLeading)?.map_err(Error::Minting)?),
+                Err(_elapsed) => return Ok(Step::WaitsForKey),
+            }
+        } else {
+            None
+        };
         let begun = monotonic();
         let result = if self.leader.allows(begun, ACTION) {
             let act = Box::pin(self.carry_out(round, action, (key, memory)));
@@ -98,24 +121,7 @@ impl Context {
         };
         let took = monotonic().saturating_duration_since(begun);
         self.metrics.acted(action.kind(), took, outcome);
-        result
-    }
-
-    /// A service-account key takes long to make, so it is fetched before the action's time runs.
-    async fn prepared_key(&self, action: &Action) -> Result<Option<ServiceAccountKeys>, Error> {
-        let Action::MintAuthority {
-            authority: Authority::ServiceAccount,
-            ..
-        } = action
-        else {
-            return Ok(None);
-        };
-        self.keys
-            .take()
-            .await
-            .ok_or(Error::NotLeading)?
-            .map(Some)
-            .map_err(Error::Minting)
+        result.map(|()| Step::Done)
     }
 
     async fn carry_out(
@@ -250,6 +256,17 @@ impl Context {
     fn clusters(&self, round: &Round<'_>) -> Api<GuestCluster> {
         Api::namespaced(self.client.clone(), &round.subject.key.namespace)
     }
+}
+
+/// A service-account key takes long to make, so it is fetched before the action's time runs.
+fn needs_key(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::MintAuthority {
+            authority: Authority::ServiceAccount,
+            ..
+        }
+    )
 }
 
 /// The names under which a plan finds out that somebody holds what an action needs: that of the

@@ -60,10 +60,13 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
     if let Some(image) = stores.disks.get(&golden) {
         disks.insert(image.name_any(), convert::disk(&image));
     }
+    let mut slices = convert::by_name(&of_cluster(&stores.slices, key, uid), convert::slice);
+    // Kubernetes makes slices of its own for the endpoint Service, and gives them its labels.
+    slices.retain(|_, slice| slice.meta.machine.is_some());
     Observed {
         secrets: convert::by_name(&of_cluster(&stores.secrets, key, uid), convert::secret),
         services: convert::by_name(&of_cluster(&stores.services, key, uid), convert::service),
-        slices: convert::by_name(&of_cluster(&stores.slices, key, uid), convert::slice),
+        slices,
         claims: convert::by_name(&of_cluster(&stores.claims, key, uid), convert::meta),
         vms: convert::by_name(&of_cluster(&stores.vms, key, uid), convert::vm),
         instances: convert::by_name(&of_cluster(&stores.instances, key, uid), instance),

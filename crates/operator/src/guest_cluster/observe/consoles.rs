@@ -7,7 +7,7 @@ use std::time::Duration;
 use guestcluster_api::names;
 use guestcluster_planner::Observed;
 use guestcluster_planner::observed::Instance;
-use guestcluster_shell::clock::monotonic;
+use guestcluster_shell::clock::{Instant, monotonic};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::LogParams;
 use kube::{Api, ResourceExt};
@@ -60,22 +60,17 @@ impl Context {
             return BTreeMap::new();
         }
         let pods = launchers(&self.stores, subject.key, &subject.wanted.identity.uid);
-        for (machine, console) in &mut memory.consoles {
-            let is_due = time.saturating_duration_since(console.running_since) >= GRACE
-                && console
-                    .read
-                    .is_none_or(|read| time.saturating_duration_since(read) >= PAUSE);
-            let Some(pod) = pods.get(machine).filter(|_| is_due) else {
-                continue;
-            };
+        let due = memory.consoles.iter_mut().filter_map(|(machine, console)| {
+            Some((pods.get(machine)?.name_any(), console)).filter(|(_, c)| c.is_due(time))
+        });
+        // All at once: a host that is away lets each of them wait.
+        let reads = due.map(|(pod, console)| async move {
             console.read = Some(time);
-            if let Some(lines) = self
-                .read_console(&subject.key.namespace, &pod.name_any())
-                .await
-            {
+            if let Some(lines) = self.read_console(&subject.key.namespace, &pod).await {
                 console.lines = lines;
             }
-        }
+        });
+        futures::future::join_all(reads).await;
         let lines =
             |(machine, console): (&String, &Console)| (machine.clone(), console.lines.clone());
         memory.consoles.iter().map(lines).collect()
@@ -89,13 +84,20 @@ impl Context {
             ..LogParams::default()
         };
         let call = format!("read the console of {pod}");
-        match self.writer.within(call, api.logs(pod, &params)).await {
+        match self.guest_calls.within(call, api.logs(pod, &params)).await {
             Ok(log) => Some(log.lines().map(|line| line.trim_end().to_owned()).collect()),
             Err(error) => {
                 debug!(%error, "console not read");
                 None
             }
         }
+    }
+}
+
+impl Console {
+    fn is_due(&self, time: Instant) -> bool {
+        let since = |then: Instant| time.saturating_duration_since(then);
+        since(self.running_since) >= GRACE && self.read.is_none_or(|read| since(read) >= PAUSE)
     }
 }
 
