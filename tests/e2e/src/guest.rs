@@ -22,9 +22,9 @@ pub(crate) const PROD: &str = "prod";
 /// The scenarios, in order.
 pub fn scenarios() -> Vec<Scenario> {
     vec![
-        scenario!(install::helm_installs_with_least_rights),
+        scenario!(install::helm_installs_with_least_rights, foundation),
         scenario!(refusals::wrong_specs_are_refused_with_a_sentence),
-        scenario!(birth::three_and_three_become_ready),
+        scenario!(birth::three_and_three_become_ready, foundation),
         scenario!(birth::control_planes_stand_on_three_hosts),
         scenario!(birth::launcher_pods_are_guaranteed_with_whole_cpus),
         scenario!(birth::secrets_hold_no_keys_after_join),

@@ -152,7 +152,7 @@ impl Stage {
         let complaint = String::from_utf8_lossy(&output.stderr);
         anyhow::ensure!(
             output.status.success(),
-            "{name} {}: {}",
+            "{name} {}: {} {said}",
             arguments.join(" "),
             complaint.trim()
         );

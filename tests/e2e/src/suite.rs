@@ -13,6 +13,8 @@ pub struct Scenario {
     pub name: &'static str,
     /// Needs hosts and machines that can be broken.
     pub needs_faults: bool,
+    /// Without it the rest of the group means nothing.
+    pub is_foundation: bool,
     /// The trial.
     pub run: for<'a> fn(&'a Stage) -> BoxFuture<'a, anyhow::Result<()>>,
 }
@@ -20,16 +22,20 @@ pub struct Scenario {
 /// Makes a scenario of an async function.
 #[macro_export]
 macro_rules! scenario {
+    ($function:path, foundation) => {
+        $crate::scenario!(@ $function, false, true)
+    };
     ($function:path, faults) => {
-        $crate::scenario!(@ $function, true)
+        $crate::scenario!(@ $function, true, false)
     };
     ($function:path) => {
-        $crate::scenario!(@ $function, false)
+        $crate::scenario!(@ $function, false, false)
     };
-    (@ $function:path, $faults:expr) => {
+    (@ $function:path, $faults:expr, $foundation:expr) => {
         $crate::suite::Scenario {
             name: $crate::suite::last_segment(stringify!($function)),
             needs_faults: $faults,
+            is_foundation: $foundation,
             run: |stage| Box::pin($function(stage)),
         }
     };
@@ -120,6 +126,10 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
                     println!("{name} … FAILED ({seconds:.1} s): {error:#}");
                     stage.describe_failure().await;
                     failed.push(name);
+                    if scenario.is_foundation {
+                        println!("the rest of group {group} builds on it and is left out");
+                        break;
+                    }
                 }
             }
         }
