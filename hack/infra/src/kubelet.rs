@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -220,7 +221,8 @@ impl Desk {
         if !view::differs(&pod, &status) {
             return true;
         }
-        let patch = serde_json::json!({"metadata": {"uid": pod.uid()}, "status": status});
+        let mut patch = json!({"metadata": {"uid": pod.uid()}, "status": status});
+        replace_addresses(&mut patch);
         let written = self
             .api()
             .patch_status(
@@ -237,7 +239,9 @@ impl Desk {
             // Gone, or another Pod by now: the feed will say so.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => true,
             Err(error) => {
-                tracing::debug!(pod = pod.name_any(), %error, "status not written");
+                if matches!(&error, kube::Error::Api(status) if status.is_invalid()) {
+                    tracing::error!(pod = pod.name_any(), %error, "status refused");
+                }
                 false
             }
         }
@@ -311,6 +315,16 @@ impl Desk {
     fn api(&self) -> Api<Pod> {
         let namespace = self.pod().namespace().unwrap_or_default();
         Api::namespaced(self.centre.clients.kubelet.clone(), &namespace)
+    }
+}
+
+/// A strategic merge would keep the address that the Pod had before its host lost power.
+fn replace_addresses(patch: &mut Value) {
+    if let Some(addresses) = patch
+        .pointer_mut("/status/podIPs")
+        .and_then(Value::as_array_mut)
+    {
+        addresses.insert(0, json!({"$patch": "replace"}));
     }
 }
 

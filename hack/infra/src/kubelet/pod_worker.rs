@@ -31,6 +31,8 @@ const SET_UP_RETRY: Duration = Duration::from_secs(2);
 
 /// Runs the Pod to its end.
 pub(super) async fn run(mut desk: Desk) {
+    // Before the first report, which overwrites it.
+    let starts = starts_before(&desk.pod());
     if !wait_for_binary(&mut desk).await {
         return desk.release().await;
     }
@@ -47,7 +49,7 @@ pub(super) async fn run(mut desk: Desk) {
     desk.view.address = Some(address);
     // The address first: variables may refer to it.
     desk.report().await;
-    let sandbox = Sandbox::of(&desk, address);
+    let sandbox = Sandbox::of(&desk, address, starts);
     if let Some(parts) = sandbox.set_up(&mut desk).await {
         live(&mut desk, &sandbox, parts).await;
     }
@@ -88,6 +90,8 @@ struct Sandbox {
     folder: PathBuf,
     member: String,
     address: Ipv4Addr,
+    /// How often each container was started before this kubelet took the Pod on.
+    starts: BTreeMap<String, i32>,
 }
 
 /// What the containers are made from, once the sandbox is set up.
@@ -97,7 +101,7 @@ struct Parts {
 }
 
 impl Sandbox {
-    fn of(desk: &Desk, address: Ipv4Addr) -> Self {
+    fn of(desk: &Desk, address: Ipv4Addr, starts: BTreeMap<String, i32>) -> Self {
         let pod = desk.pod();
         let uid = pod.uid().unwrap_or_default();
         let short = uid.split('-').next().unwrap_or_default();
@@ -108,6 +112,7 @@ impl Sandbox {
                 .network
                 .member_namespace(&format!("pod.{}.{short}", pod.name_any())),
             address,
+            starts,
         }
     }
 
@@ -210,7 +215,7 @@ impl Sandbox {
             document,
             folder: self.folder.clone(),
             address: self.address,
-            restarts: starts_before(&pod, &container.name),
+            restarts: self.starts.get(&container.name).copied().unwrap_or(0),
             policy: Policy::read(spec.restart_policy.as_deref()),
             grace: Duration::from_secs(grace.try_into().unwrap_or(0)),
             binary: desk.centre.operator_binary.subscribe(),
@@ -290,19 +295,17 @@ fn phase_of(containers: &[ContainerView]) -> Phase {
     }
 }
 
-/// How often a container of `pod` was started already: it ran before when its host lost power.
-fn starts_before(pod: &Pod, container: &str) -> i32 {
+/// How often the containers of `pod` were started already: they ran before their host lost power.
+fn starts_before(pod: &Pod) -> BTreeMap<String, i32> {
     let statuses = pod
         .status
-        .as_ref()
-        .and_then(|status| status.container_statuses.as_ref());
-    let status = statuses
-        .into_iter()
+        .iter()
+        .flat_map(|status| &status.container_statuses);
+    statuses
         .flatten()
-        .find(|status| status.name == container);
-    status
         .filter(|status| status.container_id.is_some())
-        .map_or(0, |status| status.restart_count + 1)
+        .map(|status| (status.name.clone(), status.restart_count + 1))
+        .collect()
 }
 
 fn mounts(
@@ -327,7 +330,7 @@ fn mounts(
 
 #[cfg(test)]
 mod tests {
-    use super::phase_of;
+    use super::{phase_of, starts_before};
     use crate::kubelet::view::{ContainerView, Doing, Phase};
     use k8s_openapi::jiff::Timestamp;
 
@@ -347,5 +350,16 @@ mod tests {
     fn a_pod_fails_when_one_of_its_containers_did() {
         assert_eq!(phase_of(&[ended(0), ended(0)]), Phase::Succeeded);
         assert_eq!(phase_of(&[ended(0), ended(1)]), Phase::Failed);
+    }
+
+    #[test]
+    fn a_container_that_ran_before_a_power_loss_counts_as_restarted() {
+        let pod = serde_json::from_value(serde_json::json!({"status": {"containerStatuses": [
+            {"name": "ran", "containerID": "stand-in://ran", "restartCount": 2,
+             "image": "", "imageID": "", "ready": true},
+            {"name": "waited", "restartCount": 0, "image": "", "imageID": "", "ready": false},
+        ]}}))
+        .unwrap();
+        assert_eq!(starts_before(&pod), [("ran".to_owned(), 3)].into());
     }
 }
