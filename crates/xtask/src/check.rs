@@ -1,5 +1,6 @@
 //! `cargo xtask check`: what a machine can say about the state of the source.
 
+mod argocd;
 mod chart;
 mod docs;
 mod layers;
@@ -36,6 +37,8 @@ enum Gate {
     Licences,
     /// The chart lints, renders and refuses nonsense.
     Chart,
+    /// Argo CD's health check says what the conditions mean.
+    Argocd,
     /// No lint of clippy or rustc fires.
     Clippy,
     /// API docs build without a warning, links lead somewhere and each invariant names its tests.
@@ -51,6 +54,7 @@ impl Gate {
             Self::Generated => generate::check(project),
             Self::Licences => licences::check(project),
             Self::Chart => chart::check(project),
+            Self::Argocd => argocd::check(project),
             Self::Clippy => process::run(project.cargo().args([
                 "clippy",
                 "--workspace",
