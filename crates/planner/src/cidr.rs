@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 /// An IPv4 range such as `10.200.0.0/16`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cidr {
     first: u32,
     prefix: u8,

@@ -232,8 +232,11 @@ impl MachineView<'_> {
         }
     }
 
-    /// What keeps it from starting, in KubeVirt's words.
-    pub fn trouble(&self) -> Option<&str> {
+    /// What keeps it from serving: the last words of its console, or KubeVirt's.
+    pub fn trouble(&self) -> Option<String> {
+        if self.boot_failed() && !self.console.is_empty() {
+            return Some(self.console.join("\n"));
+        }
         let disk = self
             .root_disk
             .filter(|disk| disk.phase.as_deref() != Some("Succeeded"));
@@ -243,6 +246,7 @@ impl MachineView<'_> {
             .or_else(|| disk.and_then(|disk| disk.message.as_deref()))
             .or_else(|| self.instance.and_then(|i| i.unschedulable.as_deref()))
             .or_else(|| word.filter(|word| TROUBLE.contains(word)))
+            .map(str::to_owned)
     }
 
     /// The host it runs on.

@@ -125,28 +125,29 @@ impl Wanted {
                 names::MAX_CLUSTER
             ));
         }
-        match (pod_range, service_range) {
-            (Some(pod_range), Some(service_range)) if errors.is_empty() => Ok(Self {
-                tenant: spec
-                    .tenant
-                    .clone()
-                    .unwrap_or_else(|| identity.namespace.clone()),
-                identity,
-                version: spec.version.clone(),
-                image: spec.image.clone(),
-                control_plane: spec.control_plane.clone(),
-                pools,
-                network: spec.network.clone(),
-                pod_range,
-                service_range,
-                cni: spec.addons.cni,
-                protected: spec.deletion.protected,
-                disks: spec.deletion.disks,
-                paused: spec.paused,
-                settings: settings.clone(),
-            }),
-            _ => Err(SpecErrors(errors)),
+        // What is to go needs no sound specification, and must not be kept by one that is not.
+        if !errors.is_empty() && !identity.deleting {
+            return Err(SpecErrors(errors));
         }
+        Ok(Self {
+            tenant: spec
+                .tenant
+                .clone()
+                .unwrap_or_else(|| identity.namespace.clone()),
+            identity,
+            version: spec.version.clone(),
+            image: spec.image.clone(),
+            control_plane: spec.control_plane.clone(),
+            pools,
+            network: spec.network.clone(),
+            pod_range: pod_range.unwrap_or_default(),
+            service_range: service_range.unwrap_or_default(),
+            cni: spec.addons.cni,
+            protected: spec.deletion.protected,
+            disks: spec.deletion.disks,
+            paused: spec.paused,
+            settings: settings.clone(),
+        })
     }
 
     /// The pool of that name.

@@ -118,6 +118,22 @@ proptest! {
     }
 
     #[test]
+    fn a_silent_guest_is_not_written_about_again_and_again(
+        seed: u64, size in size(), cut in 1..3_u8,
+    ) {
+        let mut world = World::new(seed, sized(size).build());
+        prop_assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+        world.step(Step::CutGuest);
+        world.step(Step::Pass(cut));
+        world.reconcile(Mishap::None);
+        for _ in 0..5 {
+            world.step(Step::Pass(30));
+            prop_assert!(world.is_idle(), "{:#?}\n{}", world.status(), world.log());
+        }
+        ends_ready(world)?;
+    }
+
+    #[test]
     fn deletion_leaves_nothing_even_if_the_guest_is_silent(
         seed: u64, size in size(), steps in history(),
     ) {

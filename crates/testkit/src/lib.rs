@@ -10,4 +10,4 @@ mod random;
 pub mod world;
 
 pub use build::{cluster, guest_infra};
-pub use world::{Mishap, Step, World};
+pub use world::{Fault, Mishap, Step, World};

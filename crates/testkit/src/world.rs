@@ -5,6 +5,7 @@
 //! [`Step::Reconcile`] says so. What must hold at any moment is checked at every action
 //! (`laws.rs`); what was broken is collected in [`World::broken`], with the log beside it.
 
+mod boot;
 mod guest;
 mod kubevirt;
 mod laws;
@@ -29,6 +30,19 @@ pub use steps::{Mishap, Step};
 /// How far a tick moves the clock.
 pub const TICK: SignedDuration = SignedDuration::from_secs(2);
 
+/// Something that is out of order for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// The golden image cannot be imported.
+    ImageBroken,
+    /// Clones of the image do not end.
+    ClonesHang,
+    /// Nobody gives addresses to Services of type LoadBalancer.
+    NoBalancer,
+    /// Nobody reaches the guest's API and etcd from outside.
+    GuestCut,
+}
+
 /// A GuestCluster and all that it lives in.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -40,16 +54,17 @@ pub struct World {
     infra: Infra,
     /// Other clusters of the namespace use the golden image.
     image_shared: bool,
-    /// The image's importer complains.
-    image_broken: bool,
+    faults: BTreeSet<Fault>,
+    /// Secrets that are not what they should be, with the complaint.
+    damaged: BTreeMap<String, String>,
+    /// Names that others hold, with what holds them.
+    taken: BTreeMap<String, String>,
     objects: Objects,
     /// Claims that outlived the cluster, with their labels.
     kept: BTreeMap<String, BTreeMap<String, String>>,
     machines: BTreeMap<String, Machine>,
     guest: Guest,
     hosts_down: BTreeSet<String>,
-    /// Nobody reaches the guest's API and etcd from outside.
-    guest_cut: bool,
     /// What the operator saw last: a stale watch shows it again.
     last_seen: Option<Observed>,
     laws: Laws,
@@ -66,13 +81,14 @@ impl World {
             cluster: Some(cluster),
             infra: guest_infra(4),
             image_shared: false,
-            image_broken: false,
+            faults: BTreeSet::new(),
+            damaged: BTreeMap::new(),
+            taken: BTreeMap::new(),
             objects: Objects::default(),
             kept: BTreeMap::new(),
             machines: BTreeMap::new(),
             guest: Guest::default(),
             hosts_down: BTreeSet::new(),
-            guest_cut: false,
             last_seen: None,
             laws: Laws::default(),
             log: Vec::new(),
@@ -108,9 +124,28 @@ impl World {
         self.image_shared = shared;
     }
 
-    /// Whether the golden image's import fails.
-    pub const fn break_image(&mut self, broken: bool) {
-        self.image_broken = broken;
+    /// Begins or ends a fault.
+    pub fn set(&mut self, fault: Fault, present: bool) {
+        self.note(format!("{fault:?}: {present}"));
+        if present {
+            self.faults.insert(fault);
+        } else {
+            self.faults.remove(&fault);
+        }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    /// A Secret is not what it should be.
+    pub fn damage(&mut self, secret: &str, complaint: &str) {
+        self.damaged.insert(secret.to_owned(), complaint.to_owned());
+    }
+
+    /// Somebody else holds a name.
+    pub fn take_name(&mut self, name: &str, holder: &str) {
+        self.taken.insert(name.to_owned(), holder.to_owned());
     }
 
     /// The status that was last written.

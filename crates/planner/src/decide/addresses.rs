@@ -11,11 +11,12 @@ use crate::render;
 /// the slice says. A machine that is off leads nowhere, so that callers are refused at once instead
 /// of waiting for a peer that is gone.
 pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
-    let control_plane = context
-        .machines
-        .values()
-        .filter(|m| m.role == Role::ControlPlane);
-    for machine in control_plane.filter(|m| m.service.is_some_and(|s| !s.meta.deleting)) {
+    let served = |m: &&MachineView<'_>| {
+        let is_swept = m.is_leaving() && m.vm.is_none() && m.instance.is_none();
+        let has_service = m.service.is_some_and(|service| !service.meta.deleting);
+        m.role == Role::ControlPlane && has_service && !is_swept
+    };
+    for machine in context.machines.values().filter(served) {
         let wants = address(machine);
         let has = context.seen.slices.get(&machine.name);
         let same = match (has, wants) {

@@ -5,10 +5,11 @@ use guestcluster_api::Reason;
 use guestcluster_api::spec::DiskPolicy;
 
 use super::replace::delete;
-use super::{Context, Draft, Flow};
+use super::{Context, Draft, Flow, addresses};
 use crate::action::{Action, Kind, Victim};
-use crate::observed::{Disk, Meta};
+use crate::observed::{Disk, Meta, Observed};
 use crate::render;
+use crate::wanted::Wanted;
 
 pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
     if !context.wanted.identity.deleting {
@@ -22,6 +23,8 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
             Reason::Protected,
             "deletion waits: spec.deletion.protected is true; set it to false to go on",
         );
+        // The guest serves on, and its members must find each other after a restart.
+        addresses::step(context, draft);
         return Flow::Stop;
     }
     remove(context, draft);
@@ -81,36 +84,29 @@ fn each<'a>(
 
 /// Deletes or keeps the disks; says how many still stand in the way.
 fn remove_disks(context: &Context<'_>, draft: &mut Draft, why: &str) -> usize {
-    let golden = render::golden_name(context.wanted);
+    let (wanted, seen) = (context.wanted, context.seen);
+    let golden = render::golden_name(wanted);
+    let keeps = wanted.disks == DiskPolicy::Retain;
     let mut left = 0;
-    let (images, disks): (Vec<_>, Vec<_>) = context
-        .seen
-        .disks
-        .iter()
-        .partition(|(name, _)| **name == golden);
-    // Another cluster's machines are cloned from it; and a user's own claim is never ours.
-    let last_user = !context.seen.image_shared && context.wanted.image.pvc.is_none();
-    for (name, image) in images.into_iter().filter(|_| last_user) {
-        delete(draft, (Kind::DataVolume, name, &image.meta), why);
+    for (name, disk) in &seen.disks {
+        if !is_ours(wanted, seen, name) {
+            continue;
+        }
         left += 1;
+        if keeps && *name != golden {
+            retain(context, draft, (name, disk));
+        } else {
+            delete(draft, (Kind::DataVolume, name, &disk.meta), why);
+        }
     }
-    for (name, disk) in disks {
-        left += match context.wanted.disks {
-            DiskPolicy::Delete => {
-                delete(draft, (Kind::DataVolume, name, &disk.meta), why);
-                1
-            }
-            DiskPolicy::Retain => retain(context, draft, (name, disk)),
-        };
-    }
-    if context.wanted.disks == DiskPolicy::Delete {
-        left += context.seen.claims.len();
+    if !keeps {
+        left += seen.claims.len();
     }
     left
 }
 
 /// The operator's view holds only what this cluster owns: a disk that was let go is not in it.
-fn retain(context: &Context<'_>, draft: &mut Draft, (name, disk): (&String, &Disk)) -> usize {
+fn retain(context: &Context<'_>, draft: &mut Draft, (name, disk): (&String, &Disk)) {
     let object = Victim {
         kind: Kind::DataVolume,
         name: name.clone(),
@@ -119,22 +115,32 @@ fn retain(context: &Context<'_>, draft: &mut Draft, (name, disk): (&String, &Dis
     };
     let labels = render::retained_labels(context.wanted);
     draft.act(Action::RetainDisk { object, labels });
-    1
 }
 
 /// Names of everything that stands in the way of a deletion, for the condition.
-pub(crate) fn remaining(seen: &crate::Observed) -> Vec<String> {
+pub(crate) fn remaining(wanted: &Wanted, seen: &Observed) -> Vec<String> {
     let vms = seen.vms.keys().map(|name| format!("VirtualMachine {name}"));
     let instances = seen
         .instances
         .keys()
         .filter(|name| !seen.vms.contains_key(*name))
         .map(|name| format!("VirtualMachineInstance {name}"));
-    let disks = seen.disks.keys().map(|name| format!("DataVolume {name}"));
+    let disks = seen
+        .disks
+        .keys()
+        .filter(|name| is_ours(wanted, seen, name))
+        .map(|name| format!("DataVolume {name}"));
     let claims = seen
         .claims
         .keys()
         .filter(|name| !seen.disks.contains_key(*name))
         .map(|name| format!("PersistentVolumeClaim {name}"));
     vms.chain(instances).chain(disks).chain(claims).collect()
+}
+
+/// Whether a disk goes with the cluster. An image that another cluster's machines are cloned from
+/// stays, and a user's own claim is never ours.
+fn is_ours(wanted: &Wanted, seen: &Observed, disk: &str) -> bool {
+    let is_image = *disk == render::golden_name(wanted);
+    !is_image || (!seen.image_shared && wanted.image.pvc.is_none())
 }

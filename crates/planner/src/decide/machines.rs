@@ -14,6 +14,7 @@ use super::foundation::is_taken;
 use super::{Context, Draft, Flow, host_refusals};
 use crate::action::{Action, FirstBoot, UserData};
 use crate::machines::{MachineView, Phase};
+use crate::observed::Probe;
 use crate::render;
 use crate::wanted::Pool;
 
@@ -25,6 +26,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
         .map(|pool| (pool, names_wanted(context, draft, pool)))
         .collect::<Vec<_>>();
     say_unwanted(context, draft);
+    say_stopped(context, draft);
     let unrecorded = wanted
         .iter()
         .filter_map(|(pool, names)| Some((pool.name.clone(), names.record?)))
@@ -57,9 +59,10 @@ fn pause(context: &Context<'_>, fresh: bool) -> i64 {
                 | Phase::Leaving
         )
     };
+    let silent = matches!(context.seen.guest, Probe::Unreachable(_));
     if fresh || phases().any(on_its_way) {
         1
-    } else if phases().any(|phase| phase == Phase::Unhealthy) {
+    } else if silent || phases().any(|phase| phase == Phase::Unhealthy) {
         5
     } else {
         60
@@ -77,7 +80,9 @@ struct Names {
 }
 
 fn names_wanted(context: &Context<'_>, draft: &mut Draft, pool: &Pool) -> Names {
-    let stays = |m: &&MachineView<'_>| !matches!(m.phase(), Phase::Leaving | Phase::Failed);
+    // One that failed counts until it really goes: it may still come back by itself, and then its
+    // successor would be one too many.
+    let stays = |m: &&MachineView<'_>| m.phase() != Phase::Leaving;
     let mut all = context
         .machines
         .values()
@@ -147,14 +152,28 @@ fn size(context: &Context<'_>, draft: &mut Draft, (pool, existing): (&Pool, u32)
 }
 
 fn say_surplus(draft: &mut Draft, pool: &Pool, existing: u32) {
-    let surplus = existing.saturating_sub(pool.replicas);
-    if surplus > 0 {
+    if existing > pool.replicas {
         draft.hold_for_person(
             Reason::Surplus,
             format!(
-                "pool {} has {surplus} machines more than asked for; this release does not remove \
-                 machines: set replicas back to {existing}",
-                pool.name
+                "pool {} has {existing} machines and {} are asked for; this release does not \
+                 remove machines: set replicas back to {existing}",
+                pool.name, pool.replicas
+            ),
+        );
+    }
+}
+
+/// Machines that a person stopped: they stay so.
+fn say_stopped(context: &Context<'_>, draft: &mut Draft) {
+    let stopped = |m: &&MachineView<'_>| m.phase() == Phase::Stopped;
+    for machine in context.machines.values().filter(stopped) {
+        let name = &machine.name;
+        draft.hold_for_person(
+            Reason::StoppedByUser,
+            format!(
+                "{name} was stopped and is left so: start it with `virtctl start {name} -n {}`",
+                context.wanted.identity.namespace
             ),
         );
     }
@@ -179,7 +198,8 @@ fn say_unwanted(context: &Context<'_>, draft: &mut Draft) {
 /// machine's turn to boot has come.
 fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)) {
     let machine = context.machines.get(name);
-    if machine.is_some_and(|machine| machine.vm.is_some() || !has_its_disk(draft, machine)) {
+    let is_made = |m: &MachineView<'_>| m.vm.is_some() || m.phase() == Phase::Failed;
+    if machine.is_some_and(|machine| is_made(machine) || !has_its_disk(draft, machine)) {
         return;
     }
     let wanted = context.wanted;

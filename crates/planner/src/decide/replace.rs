@@ -6,7 +6,8 @@
 //! 2. Status has told of the failure before anything is taken away: what happens in between, the
 //!    machine stays given up.
 //! 3. A control-plane machine goes only when etcd was asked and does not count on it: a learner of
-//!    its is removed first, since it would block every later join.
+//!    its is removed first, since it would block every later join. A voter usually comes back by
+//!    itself, as long as its token lives; after that it goes if the others are a quorum.
 //! 4. Its Service and disks go last, when nothing of it runs any more and etcd was asked again: the
 //!    address is what etcd knows it by.
 //! 5. One machine at a time.
@@ -38,17 +39,13 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
 }
 
 fn give_up(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) {
-    let last_lines = machine.console.join("\n");
-    let detail = if last_lines.is_empty() {
-        "it was cut short".to_owned()
-    } else {
-        last_lines
-    };
+    let detail = machine.trouble();
     draft.hold(
         Reason::BootstrapFailed,
         format!(
-            "the first boot of {} failed and it is replaced: {detail}",
-            machine.name
+            "the first boot of {} failed: {}",
+            machine.name,
+            detail.as_deref().unwrap_or("it was cut short")
         ),
     );
     let told = machine.is_given_up();
@@ -88,45 +85,47 @@ fn may_go(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) -
         );
         return false;
     }
-    if machine.role == Role::Worker {
-        return true;
-    }
-    let (Some(member), Some(etcd)) = (machine.member, context.seen.etcd.known()) else {
-        return true;
-    };
-    if machine.votes() && !may_lose_vote(context, machine, (etcd, member)) {
-        draft.hold(
-            Reason::BootstrapFailed,
-            format!(
-                "{} votes in etcd (member {:x}) though its join was cut short: it is left to come \
-                 back by itself",
-                machine.name, member.id
-            ),
-        );
+    if let (Role::ControlPlane, Some(member), Some(etcd)) =
+        (machine.role, machine.member, context.seen.etcd.known())
+    {
+        if !machine.votes() {
+            remove_member(draft, member, &machine.name);
+        } else if may_enter(context, machine) || !spares(etcd, member) {
+            draft.hold(
+                Reason::BootstrapFailed,
+                format!(
+                    "{} votes in etcd (member {:x}) though its join was cut short: it is left to \
+                     come back by itself",
+                    machine.name, member.id
+                ),
+            );
+        } else {
+            remove_member(draft, member, &machine.name);
+        }
         return false;
     }
-    remove_member(draft, member, &machine.name);
-    false
+    // Its kubelet could enter at the last moment: its token is taken back first.
+    !may_enter(context, machine)
 }
 
-/// A voter usually comes back by itself: its kubelet enters the guest as long as its token is good.
-/// After that it is of no use, and goes if the others can do without it.
-fn may_lose_vote(
-    context: &Context<'_>,
-    machine: &MachineView<'_>,
-    (etcd, member): (&Etcd, &EtcdMember),
-) -> bool {
+/// Its kubelet may still enter the guest by itself: kubeadm left it a token that is good.
+fn may_enter(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
     let token = machine.user_data.and_then(|data| data.token_id.as_ref());
-    let tokens = context.seen.guest.known().map(|guest| &guest.tokens);
-    let may_enter = machine.vm.is_some()
-        && matches!((token, tokens), (Some(token), Some(tokens)) if tokens.contains_key(token));
+    let guest = context.seen.guest.known();
+    let is_good =
+        matches!((token, guest), (Some(id), Some(guest)) if guest.tokens.contains_key(id));
+    machine.vm.is_some() && is_good
+}
+
+/// Whether etcd can do without a voter: the others are a quorum among themselves.
+fn spares(etcd: &Etcd, member: &EtcdMember) -> bool {
     let others = || {
         etcd.members
             .iter()
             .filter(|m| !m.learner && m.id != member.id)
     };
     let healthy = others().filter(|member| member.healthy).count();
-    !may_enter && etcd.leader.is_some() && healthy * 2 > others().count()
+    etcd.leader.is_some() && healthy * 2 > others().count()
 }
 
 /// A learner that belongs to no machine of ours: its machine is gone, and it would block every

@@ -31,6 +31,16 @@ enum Truth {
     Unknown,
 }
 
+impl Truth {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
 type Verdict = (Truth, Reason, String);
 
 /// Longest message; a condition's schema allows 32,768 bytes, a terminal far less.
@@ -44,7 +54,7 @@ pub(super) fn conditions(
     let generation = facts.wanted.identity.generation;
     let mut verdicts: BTreeMap<ConditionType, Verdict> = ConditionType::ALL
         .into_iter()
-        .filter_map(|type_| Some((type_, part(type_, facts)?)))
+        .filter_map(|type_| Some((type_, steady(type_, part(type_, facts)?, previous))))
         .collect();
     let ready = ready(facts, &verdicts);
     let stalled = stalled(facts, &ready);
@@ -88,6 +98,17 @@ pub(super) fn invalid(
         .collect()
 }
 
+/// What exactly went wrong with a silent guest differs from attempt to attempt: the first word of an
+/// outage stands, or status would be written for as long as it lasts.
+fn steady(type_: ConditionType, verdict: Verdict, previous: &[Condition]) -> Verdict {
+    let (truth, reason, message) = verdict;
+    let before = previous.iter().find(|c| {
+        let same = c.status == truth.as_str() && c.reason == reason.as_str();
+        c.type_ == type_.as_str() && same && reason == Reason::GuestUnreachable
+    });
+    (truth, reason, before.map_or(message, |c| c.message.clone()))
+}
+
 fn condition(
     type_: ConditionType,
     (truth, reason, mut message): Verdict,
@@ -100,11 +121,7 @@ fn condition(
         message.truncate(end.unwrap_or_default());
         message.push('…');
     }
-    let status = match truth {
-        Truth::True => "True",
-        Truth::False => "False",
-        Truth::Unknown => "Unknown",
-    };
+    let status = truth.as_str();
     let before = previous
         .iter()
         .find(|c| c.type_ == type_.as_str() && c.status == status);
@@ -214,9 +231,9 @@ fn placement(facts: &Facts<'_>) -> Verdict {
     yes(
         Reason::Spread,
         format!(
-            "{} control-plane machines on {} hosts{zones}",
-            hosts.values().map(Vec::len).sum::<usize>(),
-            hosts.len()
+            "{} on {}{zones}",
+            counted(hosts.values().map(Vec::len).sum(), "control-plane machine"),
+            counted(hosts.len(), "host")
         ),
     )
 }
@@ -234,8 +251,13 @@ fn zones<'a>(facts: &Facts<'_>, hosts: impl Iterator<Item = &'a str>) -> String 
     if zones.is_empty() {
         String::new()
     } else {
-        format!(" in {} zones", zones.len())
+        format!(" in {}", counted(zones.len(), "zone"))
     }
+}
+
+fn counted(number: usize, thing: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{ending}")
 }
 
 fn certificates(facts: &Facts<'_>) -> Verdict {
@@ -286,13 +308,13 @@ fn control_plane(facts: &Facts<'_>) -> Verdict {
             Reason::GuestUnreachable,
             format!("the guest API does not answer: {why}"),
         ),
-        Probe::Known(_) | Probe::NotAsked if u32::try_from(ready) == Ok(wanted) => {
+        Probe::Known(_) | Probe::NotAsked if u32::try_from(ready).is_ok_and(|r| r >= wanted) => {
             yes(Reason::Available, message)
         }
-        Probe::Known(_) => yes(
-            Reason::Degraded,
-            format!("{message}; {}", not_ready(facts, Role::ControlPlane)),
-        ),
+        Probe::Known(_) => {
+            let (reason, detail) = not_ready(facts, Role::ControlPlane);
+            yes(reason, format!("{message}{detail}"))
+        }
         Probe::NotAsked => (Truth::Unknown, Reason::Pending, message),
     }
 }
@@ -304,16 +326,15 @@ fn first_machine(facts: &Facts<'_>) -> String {
         .find(|m| m.role == Role::ControlPlane && m.vm.is_some());
     match first {
         None => "the first control-plane machine is not there yet".to_owned(),
-        Some(machine) => {
-            let failure = machine.vm.and_then(|vm| vm.failure.as_ref());
-            let detail = failure.map(|why| format!(": {why}")).unwrap_or_default();
-            format!(
-                "{} is {}{detail}",
-                machine.name,
-                machine.phase().as_str().to_lowercase()
-            )
-        }
+        Some(machine) => state(machine),
     }
+}
+
+/// What a machine does, and what keeps it from doing more.
+fn state(machine: &MachineView<'_>) -> String {
+    let phase = machine.phase().as_str().to_lowercase();
+    let trouble = machine.trouble().map(|why| format!(" ({why})"));
+    format!("{} is {phase}{}", machine.name, trouble.unwrap_or_default())
 }
 
 fn image_trouble(facts: &Facts<'_>) -> Option<Verdict> {
@@ -339,12 +360,17 @@ fn etcd(facts: &Facts<'_>) -> Verdict {
                 format!("etcd does not answer: {why}"),
             );
         }
+        Probe::NotAsked if facts.wanted.identity.deleting => {
+            let message = "a cluster that is being deleted is not asked";
+            return (Truth::Unknown, Reason::DeletingObjects, message.to_owned());
+        }
+        Probe::NotAsked if facts.status.initialised => {
+            let message = "no control-plane machine runs that could be asked for etcd";
+            return (Truth::Unknown, Reason::GuestUnreachable, message.to_owned());
+        }
         Probe::NotAsked => {
-            return (
-                Truth::Unknown,
-                Reason::Pending,
-                "etcd was not asked yet".to_owned(),
-            );
+            let message = "etcd was not asked yet";
+            return (Truth::Unknown, Reason::Pending, message.to_owned());
         }
     };
     let sick: Vec<String> = etcd
@@ -369,7 +395,7 @@ fn etcd(facts: &Facts<'_>) -> Verdict {
         (None, _) => no(Reason::EtcdUnhealthy, "etcd has no leader"),
         (Some(_), true) => yes(
             Reason::Settled,
-            format!("{} members are healthy", etcd.members.len()),
+            format!("{} healthy", counted(etcd.members.len(), "member")),
         ),
         (Some(_), false) => no(Reason::EtcdUnhealthy, sick.join(", ")),
     }
@@ -382,30 +408,34 @@ fn workers(facts: &Facts<'_>) -> Verdict {
     if u32::try_from(ready).is_ok_and(|ready| ready >= wanted) {
         return yes(Reason::Available, message);
     }
-    let reason = if facts.status.initialised {
-        Reason::Degraded
-    } else {
+    let (reason, detail) = not_ready(facts, Role::Worker);
+    let pending = reason == Reason::Degraded && !facts.status.initialised;
+    let reason = if pending {
         Reason::Provisioning
+    } else {
+        reason
     };
-    let detail = not_ready(facts, Role::Worker);
-    no(
-        reason,
-        if detail.is_empty() {
-            message
-        } else {
-            format!("{message}; {detail}")
-        },
-    )
+    no(reason, format!("{message}{detail}"))
 }
 
 /// Which machines of a role do not serve, and what they do instead.
-fn not_ready(facts: &Facts<'_>, role: Role) -> String {
-    let others = facts
-        .machines
-        .values()
-        .filter(|m| m.role == role && m.phase() != Phase::Ready);
-    let words = others.map(|m| format!("{} is {}", m.name, m.phase().as_str().to_lowercase()));
-    words.collect::<Vec<_>>().join(", ")
+fn not_ready(facts: &Facts<'_>, role: Role) -> (Reason, String) {
+    let others = || {
+        let of_role = facts.machines.values().filter(|m| m.role == role);
+        of_role.filter(|m| m.phase() != Phase::Ready)
+    };
+    let reason = if others().any(|m| m.phase() == Phase::Failed) {
+        Reason::BootstrapFailed
+    } else {
+        Reason::Degraded
+    };
+    let words: Vec<String> = others().map(state).collect();
+    let detail = if words.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", words.join(", "))
+    };
+    (reason, detail)
 }
 
 fn paused(facts: &Facts<'_>) -> Verdict {
@@ -428,7 +458,7 @@ fn deleting(facts: &Facts<'_>) -> Verdict {
     if let Some(verdict) = held(facts, &[Reason::Protected, Reason::PausedByUser]) {
         return verdict;
     }
-    let left = crate::decide::remaining(facts.seen);
+    let left = crate::decide::remaining(facts.wanted, facts.seen);
     let message = match left.as_slice() {
         [] => "the last objects are going".to_owned(),
         left => format!("{} objects are left: {}", left.len(), left.join(", ")),
@@ -439,8 +469,9 @@ fn deleting(facts: &Facts<'_>) -> Verdict {
 /// The parts that make a cluster ready, in the order in which their trouble is reported.
 const NEEDED: [ConditionType; 7] = [
     ConditionType::Accepted,
-    ConditionType::CertificatesReady,
+    // The kubeconfig waits for the endpoint, not the other way round.
     ConditionType::EndpointReady,
+    ConditionType::CertificatesReady,
     ConditionType::PlacementHealthy,
     ConditionType::ControlPlaneAvailable,
     ConditionType::WorkersAvailable,
@@ -449,22 +480,23 @@ const NEEDED: [ConditionType; 7] = [
 
 fn ready(facts: &Facts<'_>, parts: &BTreeMap<ConditionType, Verdict>) -> Verdict {
     if facts.wanted.identity.deleting {
-        return no(Reason::DeletingObjects, "the cluster is being deleted");
+        return held(facts, &[Reason::Protected])
+            .unwrap_or_else(|| no(Reason::DeletingObjects, "the cluster is being deleted"));
     }
-    let trouble = NEEDED.into_iter().find_map(|type_| {
-        let (truth, reason, message) = parts.get(&type_)?;
-        let degraded = *reason == Reason::Degraded;
-        (*truth != Truth::True || degraded).then(|| (type_, *truth, *reason, message.clone()))
-    });
-    if let Some((_, _, reason, message)) = trouble {
-        return no(reason, message);
+    // What is wrong comes before what is not known: the one is usually the cause of the other.
+    let parts = || NEEDED.into_iter().filter_map(|type_| parts.get(&type_));
+    let less = [Reason::Degraded, Reason::BootstrapFailed];
+    let wrong = parts().find(|part| part.0 == Truth::False || less.contains(&part.1));
+    let trouble = wrong.or_else(|| parts().find(|part| part.0 == Truth::Unknown));
+    if let Some((_, reason, message)) = trouble {
+        return no(*reason, message.clone());
     }
-    if let Some(hold) = facts
-        .plan
-        .holds
-        .iter()
-        .find(|h| h.reason == Reason::BootstrapFailed)
-    {
+    // What a person must see to is not as specified, though the guest serves.
+    let open = |hold: &&crate::action::Hold| {
+        let pause = hold.reason == Reason::PausedByUser;
+        hold.reason == Reason::BootstrapFailed || (hold.needs_person && !pause)
+    };
+    if let Some(hold) = facts.plan.holds.iter().find(open) {
         return no(hold.reason, hold.message.clone());
     }
     let machines = facts.wanted.control_plane_size() + facts.wanted.worker_count();
@@ -486,7 +518,13 @@ fn stalled(facts: &Facts<'_>, ready: &Verdict) -> Verdict {
 }
 
 fn reconciling(facts: &Facts<'_>, ready: &Verdict, stalled: &Verdict) -> Verdict {
-    if stalled.0 == Truth::True || facts.wanted.paused {
+    if facts.wanted.paused {
+        return no(
+            Reason::PausedByUser,
+            "nothing is done while writes are paused",
+        );
+    }
+    if stalled.0 == Truth::True {
         return no(stalled.1, "waiting for a person");
     }
     if ready.0 == Truth::True {

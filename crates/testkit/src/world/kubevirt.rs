@@ -6,7 +6,7 @@ use guestcluster_api::spec::EndpointType;
 use guestcluster_planner::action::Kind;
 use guestcluster_planner::observed::{Instance, Vm};
 
-use super::World;
+use super::{Fault, World};
 
 impl World {
     pub(super) fn run_kubevirt(&mut self) {
@@ -36,9 +36,9 @@ impl World {
                 continue;
             }
             let is_image = machine.is_none();
-            if is_image && self.image_broken {
+            if is_image && self.has(Fault::ImageBroken) {
                 self.set_disk(&name, "ImportInProgress", Some("manifest unknown"));
-            } else if is_image || self.image_is_there() {
+            } else if is_image || (self.image_is_there() && !self.has(Fault::ClonesHang)) {
                 self.set_disk(&name, "Succeeded", None);
                 if !is_image {
                     let claim = self.new_meta(machine, pool);
@@ -194,7 +194,7 @@ impl World {
 
     fn set_phase(&mut self, name: &str, phase: &str) {
         if let Some(instance) = self.objects.instances.get_mut(name) {
-            instance.phase = phase.to_owned();
+            phase.clone_into(&mut instance.phase);
         }
     }
 
@@ -224,7 +224,7 @@ impl World {
             };
             instance.host = host;
             if instance.host.is_some() {
-                instance.phase = "Scheduled".to_owned();
+                "Scheduled".clone_into(&mut instance.phase);
             }
         }
     }
@@ -234,7 +234,8 @@ impl World {
         let Some(cluster) = &self.cluster else {
             return;
         };
-        if cluster.spec.control_plane.endpoint.type_ != EndpointType::LoadBalancer {
+        let is_balanced = cluster.spec.control_plane.endpoint.type_ == EndpointType::LoadBalancer;
+        if self.has(Fault::NoBalancer) || !is_balanced {
             return;
         }
         let name = names::endpoint_service(cluster.metadata.name.as_deref().unwrap_or_default());

@@ -8,7 +8,7 @@ use guestcluster_planner::{Plan, Wanted, plan, report};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::guest::{Member, TOKEN};
-use super::{Mishap, World};
+use super::{Fault, Mishap, World};
 
 impl World {
     /// One visit of the operator. What it planned is returned, and checked against the laws.
@@ -137,7 +137,7 @@ impl World {
     }
 
     fn reach_guest(&self) -> Result<(), String> {
-        if self.guest_cut || !self.api_answers() {
+        if self.has(Fault::GuestCut) || !self.api_answers() {
             return Err("the guest does not answer".to_owned());
         }
         Ok(())
@@ -216,6 +216,8 @@ impl World {
             vms: objects.vms.clone(),
             instances: objects.instances.clone(),
             image_shared: self.image_shared,
+            damaged_secrets: self.damaged.clone(),
+            taken: self.taken.clone(),
             init_unfinished: asked && !self.guest.complete,
             guest: if asked {
                 self.ask_guest()
@@ -228,7 +230,6 @@ impl World {
                 Probe::NotAsked
             },
             consoles: self.consoles(),
-            ..Observed::default()
         }
     }
 
@@ -247,7 +248,8 @@ impl World {
 
     fn ask_guest(&self) -> Probe<Guest> {
         if let Err(why) = self.reach_guest() {
-            return Probe::Unreachable(why);
+            // No two attempts fail in the same words.
+            return Probe::Unreachable(format!("{why}, asked at {}", self.now));
         }
         let tokens = self
             .guest
@@ -280,7 +282,7 @@ impl World {
         if !doors {
             return Probe::NotAsked;
         }
-        if self.guest_cut || !self.quorum() {
+        if self.has(Fault::GuestCut) || !self.quorum() {
             return Probe::Unreachable("no member answers".to_owned());
         }
         let members: Vec<EtcdMember> = self

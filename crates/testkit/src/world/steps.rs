@@ -1,10 +1,12 @@
 //! What can happen, and how a world comes to rest.
 
+use guestcluster_api::GuestClusterStatus;
 use guestcluster_planner::action::Kind;
-use guestcluster_planner::{Plan, report};
+use guestcluster_planner::wanted::Settings;
+use guestcluster_planner::{Plan, Wanted, report};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::World;
+use super::{Fault, World};
 
 /// What goes wrong during a visit of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +78,13 @@ impl World {
                     self.revive(&host);
                 }
             }
-            Step::CutGuest => self.guest_cut = true,
-            Step::MendGuest => self.guest_cut = false,
+            Step::CutGuest => self.set(Fault::GuestCut, true),
+            Step::MendGuest => self.set(Fault::GuestCut, false),
             Step::Stop(number) => self.strategy(number, "Halted"),
             Step::Start(number) => self.strategy(number, "Always"),
             Step::DeleteVm(number) => {
                 if let Some(name) = nth(self.objects.vms.keys(), number) {
-                    self.note(format!("a person deletes VM {name}"));
-                    self.delete(Kind::VirtualMachine, &name);
+                    self.delete_vm(&name);
                 }
             }
             Step::AddWorker => self.edit(|cluster| {
@@ -122,11 +123,7 @@ impl World {
 
     fn strategy(&mut self, number: usize, strategy: &str) {
         if let Some(name) = nth(self.objects.vms.keys(), number) {
-            self.note(format!("a person sets {name} to {strategy}"));
-            if let Some(vm) = self.objects.vms.get_mut(&name) {
-                vm.run_strategy = Some(strategy.to_owned());
-            }
-            self.touch(Kind::VirtualMachine, &name);
+            self.set_strategy(&name, strategy);
         }
     }
 
@@ -145,8 +142,7 @@ impl World {
     /// All faults end, and what persons did is undone.
     pub fn heal(&mut self) {
         self.note("all faults end");
-        self.guest_cut = false;
-        self.image_broken = false;
+        self.faults.clear();
         self.heal_hosts();
         for number in 0..self.objects.vms.len() {
             self.strategy(number, "Always");
@@ -180,21 +176,70 @@ impl World {
         })
     }
 
-    /// Whether another visit would write nothing: no action, and the status that is there.
-    pub fn is_idle(&self) -> bool {
-        let Some(cluster) = &self.cluster else {
-            return true;
-        };
-        let Ok(wanted) = guestcluster_planner::Wanted::parse(
-            cluster,
-            &guestcluster_planner::wanted::Settings::default(),
-        ) else {
-            return false;
+    /// What the operator would plan and say now.
+    pub fn consider(&self) -> (Plan, GuestClusterStatus) {
+        let parsed = self
+            .cluster
+            .as_ref()
+            .map(|c| Wanted::parse(c, &Settings::default()));
+        let Some(Ok(wanted)) = parsed else {
+            return (Plan::default(), self.status());
         };
         let (seen, previous) = (self.observe(), self.status());
         let plan = guestcluster_planner::plan(&wanted, &seen, &previous, self.now);
         let status = report::status(&wanted, &seen, &plan, &previous, self.now);
-        plan.actions.is_empty() && status == previous
+        (plan, status)
+    }
+
+    /// Whether another visit would write nothing: no action, and the status that is there.
+    pub fn is_idle(&self) -> bool {
+        let (plan, status) = self.consider();
+        plan.actions.is_empty() && status == self.status()
+    }
+
+    /// The machine loses its instance and gets another.
+    pub fn power_cycle(&mut self, machine: &str) {
+        self.power_off(machine);
+    }
+
+    /// A person sets the machine's run strategy.
+    pub fn set_strategy(&mut self, machine: &str, strategy: &str) {
+        self.note(format!("a person sets {machine} to {strategy}"));
+        if let Some(vm) = self.objects.vms.get_mut(machine) {
+            vm.run_strategy = Some(strategy.to_owned());
+        }
+        self.touch(Kind::VirtualMachine, machine);
+    }
+
+    /// A person deletes the machine's VM.
+    pub fn delete_vm(&mut self, machine: &str) {
+        self.note(format!("a person deletes VM {machine}"));
+        self.delete(Kind::VirtualMachine, machine);
+    }
+
+    /// A person deletes a Secret.
+    pub fn delete_secret(&mut self, name: &str) {
+        self.note(format!("a person deletes Secret {name}"));
+        self.delete(Kind::Secret, name);
+    }
+
+    /// A person deletes the machine's disk, data and all.
+    pub fn destroy_disk(&mut self, machine: &str) {
+        self.note(format!("a person deletes the disk of {machine}"));
+        self.objects
+            .disks
+            .remove(&guestcluster_api::names::root_disk(machine));
+    }
+
+    /// The machine whose etcd member is a learner.
+    pub fn learner(&self) -> Option<&str> {
+        let learner = self.guest.members.iter().find(|member| member.learner);
+        learner.map(|member| member.machine.as_str())
+    }
+
+    /// Whether the machine's Node is in the guest.
+    pub fn has_node(&self, machine: &str) -> bool {
+        self.guest.nodes.contains_key(machine)
     }
 }
 
