@@ -5,8 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -69,15 +67,18 @@ impl KubeVirt<'_> {
 
     /// Installs KubeVirt's RBAC and what its programs read at start.
     pub async fn install_objects(&self) -> anyhow::Result<()> {
-        self.kubectl
-            .apply(vec![namespace("kubevirt"), namespace("cdi")])
-            .await?;
+        let namespaces = ["kube-system", "kubevirt", "cdi"].map(namespace);
+        self.kubectl.apply(namespaces.into()).await?;
+        let mut objects = own_objects();
+        objects.push(front_proxy(&std::fs::read_to_string(
+            self.authority.file(),
+        )?));
         let (rbac, priority) =
             tokio::try_join!(self.objects(&["rbac"]), self.objects(&["priority-class"]))?;
         tokio::try_join!(
             self.kubectl.apply_text(rbac),
             self.kubectl.apply_text(priority),
-            self.kubectl.apply(own_objects()),
+            self.kubectl.apply(objects),
         )?;
         // Without a phase KubeVirt's programs take the object for one that is not installed yet.
         let status = json!({"status": {
@@ -101,10 +102,7 @@ impl KubeVirt<'_> {
     }
 
     /// Starts both programs and returns once webhooks and the subresource API work.
-    pub async fn start(&self, admin: &Client) -> anyhow::Result<()> {
-        // virt-api ends itself while this is missing; the API server writes it some seconds after
-        // its start.
-        wait_for_front_proxy(admin).await?;
+    pub async fn start(&self) -> anyhow::Result<()> {
         let controller = self.authority.issue(
             "virt-controller",
             "virt-controller",
@@ -237,21 +235,22 @@ fn own_objects() -> Vec<Value> {
     ]
 }
 
-async fn wait_for_front_proxy(admin: &Client) -> anyhow::Result<()> {
-    let maps: Api<ConfigMap> = Api::namespaced(admin.clone(), "kube-system");
-    let written = async {
-        loop {
-            let map = maps.get_opt("extension-apiserver-authentication").await?;
-            let data = map.and_then(|map| map.data).unwrap_or_default();
-            if data.contains_key("requestheader-client-ca-file") {
-                return anyhow::Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), written)
-        .await
-        .context("the API server has not published its front proxy's authority")?
+/// What the API server publishes about its front proxy, which virt-api ends itself without.
+///
+/// The API server writes it too, but when its first try comes too early, a minute after its start.
+fn front_proxy(authority: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "data": {
+            "client-ca-file": authority,
+            "requestheader-client-ca-file": authority,
+            "requestheader-allowed-names": r#"["front-proxy-client"]"#,
+            "requestheader-username-headers": r#"["X-Remote-User"]"#,
+            "requestheader-group-headers": r#"["X-Remote-Group"]"#,
+            "requestheader-extra-headers-prefix": r#"["X-Remote-Extra-"]"#,
+        },
+    })
 }
 
 async fn wait_for_port(port: u16, limit: Duration) -> anyhow::Result<()> {

@@ -195,7 +195,7 @@ impl SetUp {
         tokio::spawn(load_balancer::run(centre.clone()));
 
         self.step("KubeVirt");
-        kubevirt.start(&clients.admin).await?;
+        kubevirt.start().await?;
         Ok(Site {
             centre,
             hosts,
