@@ -44,29 +44,26 @@ pub fn run(project: &Project, options: &Options) -> Result<ExitCode> {
 }
 
 async fn perform(project: &Project, options: &Options) -> Result<ExitCode> {
-    let begun = Instant::now();
+    let mut watch = Stopwatch(Instant::now());
     build::infra(project)?;
     let wanted = UpOptions {
         name: options.infra.clone(),
         operator_binary: Some(operator::build(project)?),
         ..UpOptions::default()
     };
-    let built = begun.elapsed();
+    let building = watch.lap();
     let progress = Progress::detect();
     let infra = up::up(wanted, &progress).await?;
-    let stood = begun.elapsed();
+    let standing = watch.lap();
     install(project, &infra, &progress)?;
-    let installed = begun.elapsed();
+    let installing = watch.lap();
     apply(project, options, &infra)?;
     wait_until_ready(&infra, &progress)?;
-    let ready = begun.elapsed();
+    let growing = watch.lap();
     show(&infra).await?;
     println!(
-        "\nseconds: build {:.0}, infrastructure {:.0}, operator {:.0}, guest from apply to Ready {:.0}",
-        built.as_secs_f64(),
-        (stood - built).as_secs_f64(),
-        (installed - stood).as_secs_f64(),
-        (ready - installed).as_secs_f64(),
+        "\nseconds: build {building:.0}, infrastructure {standing:.0}, operator {installing:.0}, \
+         guest from apply to Ready {growing:.0}"
     );
     if options.down {
         up::down(&options.infra).await?;
@@ -74,6 +71,17 @@ async fn perform(project: &Project, options: &Options) -> Result<ExitCode> {
         print!("{PLAY_ON}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Seconds since the last lap.
+    fn lap(&mut self) -> f64 {
+        let seconds = self.0.elapsed().as_secs_f64();
+        self.0 = Instant::now();
+        seconds
+    }
 }
 
 const PLAY_ON: &str = "
@@ -139,7 +147,7 @@ fn wait_until_ready(infra: &Infra, progress: &Progress) -> Result<()> {
     command
         .arg(format!("--timeout={}s", PATIENCE.as_secs()))
         .stdout(Stdio::null());
-    let ready = watch(infra, &mut command.spawn()?, &step)?;
+    let ready = follow(infra, &mut command.spawn()?, &step)?;
     if !ready {
         process::run(infra.command("kubectl").args([
             "-n",
@@ -154,7 +162,7 @@ fn wait_until_ready(infra: &Infra, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-fn watch(infra: &Infra, child: &mut Child, step: &Step) -> Result<bool> {
+fn follow(infra: &Infra, child: &mut Child, step: &Step) -> Result<bool> {
     let mut said = String::new();
     loop {
         if let Some(status) = child.try_wait()? {

@@ -1,6 +1,5 @@
 //! The checkout that this program was built from, and the folders that belong to it.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,7 +35,7 @@ impl Project {
 
     /// The same `cargo` that runs us, started in the checkout.
     pub fn cargo(&self) -> Command {
-        let mut command = Command::new(variable("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root);
         command
     }
@@ -68,25 +67,6 @@ impl Project {
     pub fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
-}
-
-/// What outlives checkouts: built tools, images and cargo's target folder.
-pub fn cache_root() -> Result<PathBuf> {
-    if let Some(root) = variable("GUESTCLUSTER_CACHE") {
-        return Ok(root.into());
-    }
-    let home =
-        std::env::home_dir().context("no home directory: set GUESTCLUSTER_CACHE to a folder")?;
-    Ok(home.join(".cache/guestcluster"))
-}
-
-/// An environment variable.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "xtask is a binary: it may read its environment, here alone"
-)]
-pub fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name)
 }
 
 fn collect(folder: &Path, suffix: &str, found: &mut Vec<PathBuf>) -> Result<()> {

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use guestcluster_infra::cache::{Cache, KeyBuilder};
+use guestcluster_infra::progress::Progress;
 
 use crate::process;
-use crate::project::{Project, cache_root};
+use crate::project::Project;
 
 /// The release of cargo-deny that `deny.toml` is written for.
 const VERSION: &str = "0.20.2";
@@ -29,25 +31,25 @@ pub fn check(project: &Project) -> Result<()> {
 
 /// The program, installed into the cache on first use.
 fn program(project: &Project) -> Result<PathBuf> {
-    let root = cache_root()?.join(format!("cargo-deny-{VERSION}"));
-    let program = root.join("bin/cargo-deny");
-    if !program.exists() {
-        process::say(&format!(
-            "install cargo-deny {VERSION}, once, into {}",
-            root.display()
-        ));
+    let key = KeyBuilder::default().input("version", VERSION).key();
+    let progress = Progress::detect();
+    let folder = Cache::open()?.ensure("cargo-deny", &key, &progress, |folder| {
+        let step = progress.step(format!("install cargo-deny {VERSION}"));
         let mut command = project.cargo();
-        // A target folder of its own would be kept for a program that is built once.
+        // Without a target folder of its own, so that cargo removes what is built on the way.
         command.env_remove("CARGO_TARGET_DIR");
         command.args([
             "install",
             "cargo-deny",
+            "--quiet",
             "--locked",
             "--version",
             VERSION,
             "--root",
         ]);
-        process::run(command.arg(&root))?;
-    }
-    Ok(program)
+        process::quiet(command.arg(folder))?;
+        step.done("");
+        Ok(())
+    })?;
+    Ok(folder.join("bin/cargo-deny"))
 }
