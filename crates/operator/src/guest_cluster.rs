@@ -39,6 +39,8 @@ use observe::Subject;
 const BEHIND: Duration = Duration::from_secs(1);
 /// When to try again to make an object whose name somebody holds.
 const TAKEN: Duration = Duration::from_secs(10);
+/// When to look again at a guest that has failed to answer.
+const WAVERING: Duration = Duration::from_secs(1);
 /// When to ask again for a key that is being made.
 const KEY: Duration = Duration::from_millis(300);
 /// A plan that need not be looked at for so long has nothing on its way.
@@ -161,11 +163,10 @@ impl Context {
         log(&round, &done, requeue);
         self.memories.set_settled(key, is_settled(&plan, requeue));
         done.outcome?;
-        Ok(match (postponed?, requeue) {
-            (Some(wait), Requeue::After(other)) => Requeue::After(wait.min(other)),
-            (Some(wait), Requeue::OnChange) => Requeue::After(wait),
-            (_, requeue) => requeue,
-        })
+        let probes = &memory.probes;
+        let wavers = probes.guest.wavers() || probes.etcd.wavers();
+        let again = [postponed?, wavers.then_some(WAVERING)];
+        Ok(again.into_iter().flatten().fold(requeue, sooner))
     }
 
     /// Whether the stores lack writes of ours. One that has not shown for long is given up:
@@ -202,6 +203,14 @@ fn requeue(round: &Round<'_>, done: &execute::Done) -> Requeue {
             let wait = Duration::try_from(*at - round.now).unwrap_or(Duration::ZERO);
             Requeue::After(spread(wait, &round.subject.wanted.identity.uid))
         }
+    }
+}
+
+fn sooner(requeue: Requeue, wait: Duration) -> Requeue {
+    match requeue {
+        Requeue::After(other) => Requeue::After(wait.min(other)),
+        Requeue::OnChange => Requeue::After(wait),
+        Requeue::Gone => Requeue::Gone,
     }
 }
 

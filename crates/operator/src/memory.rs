@@ -11,6 +11,8 @@ use guestcluster_shell::clock::Instant;
 
 /// How long the discovery that somebody holds a name counts before it is tried again.
 const TAKEN: Duration = Duration::from_secs(30);
+/// How many failures in a row are not yet believed.
+pub const TOLERATED: u32 = 2;
 
 /// What is known of one cluster.
 #[derive(Debug, Default)]
@@ -31,13 +33,50 @@ pub struct Memory {
 #[derive(Debug, Default)]
 pub struct Probes {
     /// Of its API server.
-    pub guest: Probe<Guest>,
+    pub guest: Asked<Guest>,
     /// Of its etcd.
-    pub etcd: Probe<Etcd>,
+    pub etcd: Asked<Etcd>,
     /// When they were asked for.
     pub asked: Option<Instant>,
-    /// How often in a row it did not answer.
+}
+
+/// What was asked, and what came of it.
+#[derive(Debug)]
+pub struct Asked<T> {
+    /// The answer that counts.
+    pub answer: Probe<T>,
+    /// How often in a row there was none.
     pub failures: u32,
+}
+
+impl<T> Default for Asked<T> {
+    fn default() -> Self {
+        Self {
+            answer: Probe::NotAsked,
+            failures: 0,
+        }
+    }
+}
+
+impl<T> Asked<T> {
+    /// Takes in an answer. One that fails to come once or twice leaves the former one standing:
+    /// a lost packet or a busy second is no news, and would be written into status twice.
+    pub fn take_in(&mut self, answer: Probe<T>) {
+        let failed = matches!(answer, Probe::Unreachable(_));
+        self.failures = if failed {
+            self.failures.saturating_add(1)
+        } else {
+            0
+        };
+        if !self.wavers() {
+            self.answer = answer;
+        }
+    }
+
+    /// The answer that counts is one that was not confirmed when last asked for.
+    pub fn wavers(&self) -> bool {
+        (1..=TOLERATED).contains(&self.failures) && self.answer.known().is_some()
+    }
 }
 
 /// The console of a machine whose first boot is not over.
@@ -128,5 +167,33 @@ impl Memories {
     /// Each change is one call, so a panic elsewhere leaves the value whole.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_stands_until_it_has_failed_to_come_three_times() {
+        let mut asked = Asked::default();
+        asked.take_in(Probe::Known("here"));
+        for _ in 0..TOLERATED {
+            asked.take_in(Probe::Unreachable("lost".to_owned()));
+            assert!(asked.wavers());
+            assert_eq!(asked.answer, Probe::Known("here"));
+        }
+        asked.take_in(Probe::Unreachable("lost".to_owned()));
+        assert!(!asked.wavers());
+        assert_eq!(asked.answer, Probe::Unreachable("lost".to_owned()));
+        asked.take_in(Probe::Known("back"));
+        assert_eq!((asked.answer, asked.failures), (Probe::Known("back"), 0));
+    }
+
+    #[test]
+    fn without_a_former_answer_the_first_failure_counts() {
+        let mut asked = Asked::<()>::default();
+        asked.take_in(Probe::Unreachable("not yet".to_owned()));
+        assert_eq!(asked.answer, Probe::Unreachable("not yet".to_owned()));
     }
 }

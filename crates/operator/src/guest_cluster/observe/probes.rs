@@ -14,12 +14,14 @@ use crate::doors::Door;
 use crate::etcd::{CLIENT_PORT, EtcdClient};
 use crate::guest_api::GuestApi;
 use crate::guest_cluster::Context;
-use crate::memory::{Memory, Probes};
+use crate::memory::{Memory, Probes, TOLERATED};
 
 /// How old an answer may be while something is on its way.
 const FRESH: Duration = Duration::from_millis(400);
 /// How old it may be while nothing is.
 const SETTLED: Duration = Duration::from_secs(45);
+/// How soon a guest is asked again that has failed to answer.
+const WAVERING: Duration = Duration::from_secs(1);
 /// The longest that a guest which does not answer is left alone while something is on its way.
 const SILENT: Duration = Duration::from_secs(15);
 
@@ -39,24 +41,14 @@ impl Context {
         let stale = self.memories.take_stale(subject.key);
         let settled = self.memories.is_settled(subject.key);
         if stale || is_due(&memory.probes, settled, time) {
-            let before = std::mem::take(&mut memory.probes);
             let (guest, etcd) =
                 futures::join!(self.ask_guest(subject, seen), self.ask_etcd(subject, seen));
-            let failed = matches!(guest, Probe::Unreachable(_));
-            let failures = if failed {
-                before.failures.saturating_add(1)
-            } else {
-                0
-            };
-            memory.probes = Probes {
-                guest,
-                etcd,
-                asked: Some(time),
-                failures,
-            };
+            memory.probes.asked = Some(time);
+            memory.probes.guest.take_in(guest);
+            memory.probes.etcd.take_in(etcd);
         }
-        seen.guest = memory.probes.guest.clone();
-        seen.etcd = memory.probes.etcd.clone();
+        seen.guest = memory.probes.guest.answer.clone();
+        seen.etcd = memory.probes.etcd.answer.clone();
     }
 
     async fn ask_guest(
@@ -118,12 +110,11 @@ fn is_due(probes: &Probes, settled: bool, time: Instant) -> bool {
     let Some(asked) = probes.asked else {
         return true;
     };
-    let pause = match (settled, probes.failures) {
-        (true, 0) => SETTLED,
-        (false, 0) => FRESH,
-        (_, failures) => Duration::from_secs(1)
-            .saturating_mul(1 << failures.min(6))
-            .min(SILENT),
+    let doublings = probes.guest.failures.saturating_sub(TOLERATED).min(6);
+    let pause = match (settled, probes.guest.failures) {
+        (true, 0) if !probes.etcd.wavers() => SETTLED,
+        (_, 0) => FRESH,
+        _ => WAVERING.saturating_mul(1 << doublings).min(SILENT),
     };
     time.saturating_duration_since(asked) >= pause
 }
@@ -194,11 +185,12 @@ mod tests {
     use super::*;
 
     fn probes(asked: Instant, failures: u32) -> Probes {
-        Probes {
+        let mut probes = Probes {
             asked: Some(asked),
-            failures,
             ..Probes::default()
-        }
+        };
+        probes.guest.failures = failures;
+        probes
     }
 
     #[test]
@@ -215,8 +207,12 @@ mod tests {
     fn a_silent_guest_is_asked_less_and_less_often() {
         let start = monotonic();
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert!(!is_due(&probes(start, 2), false, after(3)));
-        assert!(is_due(&probes(start, 2), false, after(4)));
+        assert!(
+            is_due(&probes(start, 1), true, after(1)),
+            "it may be nothing"
+        );
+        assert!(!is_due(&probes(start, 4), false, after(3)));
+        assert!(is_due(&probes(start, 4), false, after(4)));
         assert!(is_due(&probes(start, 30), false, after(15)));
     }
 
