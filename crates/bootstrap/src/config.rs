@@ -188,7 +188,7 @@ pub enum Secrets<'a> {
     ControlPlane {
         /// All of the guest's key material.
         pki: &'a ClusterPki,
-        /// For `Init` kubeadm makes it valid for [`crate::TOKEN_LIFETIME`]; for a join it must
+        /// For `Init` kubeadm makes it valid for a minute, since nobody uses it; for a join it must
         /// be valid already.
         token: &'a BootstrapToken,
     },

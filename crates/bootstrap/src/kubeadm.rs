@@ -11,9 +11,13 @@ use crate::{
 
 const API_VERSION: &str = "kubeadm.k8s.io/v1beta4";
 
-/// How long the token of [`Role::Init`] is valid, in seconds. It is the only one that kubeadm
-/// makes itself; without it kubeadm would make one of its own that lives for a day.
+/// How long the token of a join is valid, in seconds; whoever makes it extends it while its machine
+/// is on its way.
 pub const TOKEN_LIFETIME: i64 = 15 * 60;
+
+/// How long the token of `kubeadm init` lives. Nobody uses it: kubeadm would make one of its own,
+/// valid for a day, if none were given.
+const INIT_TOKEN_LIFETIME: &str = "1m0s";
 
 /// How long a join waits for the endpoint to answer and to vouch for itself. This wait comes
 /// before anything is changed on the machine, so it may be long.
@@ -68,7 +72,7 @@ fn init(config: &MachineConfig, token: &BootstrapToken) -> Value {
         "kind": "InitConfiguration",
         "bootstrapTokens": [{
             "token": token.expose().as_str(),
-            "ttl": format!("{TOKEN_LIFETIME}s"),
+            "ttl": INIT_TOKEN_LIFETIME,
             "usages": ["signing", "authentication"],
             "groups": [BootstrapToken::GROUP],
         }],

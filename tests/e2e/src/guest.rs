@@ -27,8 +27,8 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario!(birth::three_and_three_become_ready, foundation),
         scenario!(birth::control_planes_stand_on_three_hosts),
         scenario!(birth::launcher_pods_are_guaranteed_with_whole_cpus),
-        scenario!(birth::secrets_hold_no_keys_after_join),
         scenario!(birth::a_deployment_answers_through_a_service),
+        scenario!(birth::secrets_hold_no_keys_after_join),
         scenario!(silence::kubectl_diff_is_empty),
         scenario!(silence::an_idle_operator_writes_nothing, faults),
         scenario!(

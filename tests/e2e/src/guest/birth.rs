@@ -238,7 +238,10 @@ fn service() -> serde_json::Value {
 }
 
 fn job() -> serde_json::Value {
-    let ask = "for i in $(seq 60); do wget -q -T 2 -O - http://hello.default.svc.cluster.local && exit 0; sleep 1; done; exit 1";
+    // busybox is linked statically: its wget cannot resolve names, its nslookup can.
+    let ask = "for i in $(seq 60); do \
+        ip=$(nslookup hello.default.svc.cluster.local | sed -n 's/^Address[^:]*: *//p' | tail -n 1); \
+        wget -q -T 2 -O - http://$ip && exit 0; sleep 1; done; exit 1";
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": { "name": "ask", "namespace": "default" },
