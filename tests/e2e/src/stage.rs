@@ -162,7 +162,7 @@ impl Stage {
     /// Prints what a person would look at first after a failure.
     pub async fn describe_failure(&self) {
         let looks: [&[&str]; 3] = [
-            &["get", "gc,vm,vmi,dv,pod", "-A", "-o", "wide"],
+            &["get", "gc,vmi,pod", "-A", "-o", "wide"],
             &[
                 "get",
                 "gc",

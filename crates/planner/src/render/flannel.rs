@@ -16,7 +16,11 @@ const NAME: &str = "kube-flannel";
 /// standard `bridge`, `host-local` and `portmap` plugins, so that no plugin of flannel's own needs
 /// to be installed. The file appears whole, and only once flanneld has its lease. flannel's image has
 /// busybox's shell with its applets.
+///
+/// The shell is the first process of its container, to which a signal without a handler does
+/// nothing: unanswered, it would hold a machine's shutdown until systemd's patience ends.
 const WRITE_CNI_CONFIG: &str = r#"set -u
+trap 'exit 0' TERM INT
 last=
 while :; do
   if [ -s /run/flannel/subnet.env ]; then
@@ -34,10 +38,11 @@ CONF
       last="$FLANNEL_SUBNET $FLANNEL_MTU"
       echo "wrote the CNI configuration for $last"
     fi
-    sleep 30
+    sleep 30 &
   else
-    sleep 1
+    sleep 1 &
   fi
+  wait $!
 done
 "#;
 

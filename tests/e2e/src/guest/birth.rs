@@ -8,7 +8,7 @@ use guestcluster_api::labels;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
 use super::{PROD, TENANT};
@@ -221,7 +221,7 @@ fn deployment() -> serde_json::Value {
                         "name": "httpd",
                         "image": "registry.local/busybox:1",
                         "imagePullPolicy": "IfNotPresent",
-                        "command": ["/bin/sh", "-c", "echo hello > /tmp/index.html; exec httpd -f -p 8080 -h /tmp"],
+                        "command": ["/bin/sh", "-c", "echo hello > /tmp/index.html; trap 'exit 0' TERM; httpd -f -p 8080 -h /tmp & wait"],
                     }],
                 },
             },
