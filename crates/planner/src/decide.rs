@@ -93,6 +93,10 @@ pub fn plan(
             break;
         }
     }
+    // A guest has no watch: whatever holds a plan back, what is said of it must not grow old.
+    if context.initialised() && !wanted.identity.deleting {
+        draft.look_again(context.in_seconds(60), "the guest");
+    }
     draft.plan
 }
 

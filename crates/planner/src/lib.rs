@@ -4,11 +4,16 @@
 //! snapshot and returns actions with their reasons, what holds back further ones, and when to look
 //! again; [`report::status`] turns the same snapshot into the status that a user reads.
 //!
-//! Promises, each guarded by a test in `tests/laws.rs`:
+//! Promises, each held against thousands of histories with faults in `tests/laws.rs`:
 //! 1. Equal input gives the equal plan.
-//! 2. At most one disruptive action a plan.
-//! 3. Nothing is deleted because something could not be reached.
-//! 4. A machine's name is recorded in status before its first object is made.
+//! 2. At most one disruptive action a plan, except in a deletion.
+//! 3. Nothing is deleted because something could not be reached, nor because a person deleted a part
+//!    of it; and nothing of ours costs etcd its quorum.
+//! 4. A machine's name is recorded in status before its first object is made, and used once.
+//! 5. A machine that joined is never taken away; one that a person stopped stays stopped.
+//! 6. Once faults stop, the guest becomes ready, whatever happened before; then nothing is written.
+//! 7. A deletion ends with nothing left, or with the disks that were to be kept, whatever the guest
+//!    says.
 
 pub mod action;
 pub mod cidr;

@@ -227,6 +227,7 @@ impl MachineView<'_> {
         let probe = self.role == Role::Worker || self.vm.is_some_and(|vm| vm.ready);
         match self.node {
             Some(node) => node.ready && probe,
+            None if self.asked => false,
             // The guest was not asked: its last word holds as long as the probe agrees.
             None => probe && self.previous.is_some_and(|p| p.phase == "Ready"),
         }

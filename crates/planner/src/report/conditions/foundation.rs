@@ -1,0 +1,136 @@
+//! Conditions of what a guest stands on: specification, hosts, authorities, endpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guestcluster_api::Reason;
+use guestcluster_api::labels::Role;
+use guestcluster_api::names;
+
+use super::{Facts, Truth, Verdict, held, no, yes};
+use crate::action::Authority;
+use crate::decide::{endpoint, objection};
+
+pub(super) fn accepted(facts: &Facts<'_>) -> Verdict {
+    if let Some(objection) = objection(facts.wanted, facts.seen) {
+        return no(objection.reason, objection.message);
+    }
+    let infra = &facts.seen.infra;
+    let settings = &facts.wanted.settings;
+    let pods_known = !infra.pod_ranges.is_empty() || !settings.infra_pod_ranges.is_empty();
+    let services_known =
+        !infra.service_ranges.is_empty() || !settings.infra_service_ranges.is_empty();
+    if !(pods_known && services_known) {
+        return yes(
+            Reason::InfraRangesUnknown,
+            "the infrastructure cluster does not tell its pod or Service ranges, so that overlaps \
+             are not checked: set infra.podCIDRs and infra.serviceCIDRs in the chart's values",
+        );
+    }
+    yes(Reason::Settled, "the specification can be carried out here")
+}
+
+pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
+    if let Some(verdict) = held(facts, &[Reason::TooFewHosts]) {
+        return verdict;
+    }
+    let mut hosts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for machine in facts
+        .machines
+        .values()
+        .filter(|m| m.role == Role::ControlPlane)
+    {
+        if let Some(host) = machine.host() {
+            hosts.entry(host).or_default().push(&machine.name);
+        }
+    }
+    if let Some((host, names)) = hosts.iter().find(|(_, names)| names.len() > 1) {
+        return no(
+            Reason::HostShared,
+            format!(
+                "{} stand on one host, {host}: its loss would take them all",
+                names.join(", ")
+            ),
+        );
+    }
+    let homeless = facts.machines.values().find_map(|m| {
+        let why = m
+            .instance
+            .and_then(|instance| instance.unschedulable.as_ref())?;
+        Some(format!("{} has no host: {why}", m.name))
+    });
+    if let Some(message) = homeless {
+        return no(Reason::Unschedulable, message);
+    }
+    if hosts.is_empty() {
+        return (
+            Truth::Unknown,
+            Reason::Pending,
+            "no machine has a host yet".to_owned(),
+        );
+    }
+    let zones = zones(facts, hosts.keys().copied());
+    yes(
+        Reason::Spread,
+        format!(
+            "{} on {}{zones}",
+            counted(hosts.values().map(Vec::len).sum(), "control-plane machine"),
+            counted(hosts.len(), "host")
+        ),
+    )
+}
+
+fn zones<'a>(facts: &Facts<'_>, hosts: impl Iterator<Item = &'a str>) -> String {
+    let named: BTreeSet<&str> = hosts.collect();
+    let zones: BTreeSet<&String> = facts
+        .seen
+        .infra
+        .hosts
+        .iter()
+        .filter(|host| named.contains(host.name.as_str()))
+        .filter_map(|host| host.labels.get("topology.kubernetes.io/zone"))
+        .collect();
+    if zones.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", counted(zones.len(), "zone"))
+    }
+}
+
+pub(super) fn counted(number: usize, thing: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{ending}")
+}
+
+pub(super) fn certificates(facts: &Facts<'_>) -> Verdict {
+    if let Some(verdict) = held(facts, &[Reason::CertificateDamaged]) {
+        return verdict;
+    }
+    let cluster = &facts.wanted.identity.name;
+    let mut names: Vec<String> = Authority::ALL.iter().map(|a| a.secret(cluster)).collect();
+    names.push(names::secrets::kubeconfig(cluster));
+    match names
+        .iter()
+        .find(|name| !facts.seen.secrets.contains_key(*name))
+    {
+        None => yes(Reason::Settled, "all authorities and the kubeconfig exist"),
+        Some(name) => no(
+            Reason::CertificatesPending,
+            format!("Secret {name} is not there yet"),
+        ),
+    }
+}
+
+pub(super) fn endpoint_ready(facts: &Facts<'_>) -> Verdict {
+    match endpoint(facts.wanted, facts.seen) {
+        Some((host, port)) => yes(
+            Reason::Settled,
+            format!("the guest API is at {host}:{port}"),
+        ),
+        None => held(facts, &[Reason::EndpointPending]).unwrap_or_else(|| {
+            no(
+                Reason::EndpointPending,
+                "the endpoint Service is not there yet",
+            )
+        }),
+    }
+}

@@ -1,0 +1,210 @@
+//! What is rendered: every object as it is sent, and digests that must stay what they are.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use guestcluster_api::GuestCluster;
+use guestcluster_api::spec::{Disk, EndpointType, ImagePvc, Numa};
+use guestcluster_planner::wanted::{Pool, Settings};
+use guestcluster_planner::{Wanted, render};
+use guestcluster_testkit::build::ClusterBuilder;
+use guestcluster_testkit::cluster;
+use rstest::rstest;
+
+fn wanted(cluster: &GuestCluster) -> Wanted {
+    Wanted::parse(cluster, &Settings::default()).unwrap()
+}
+
+fn prod() -> ClusterBuilder {
+    cluster("prod").control_plane(3).workers("general", 1)
+}
+
+fn pool<'a>(wanted: &'a Wanted, name: &str) -> &'a Pool {
+    wanted.pool(name).unwrap()
+}
+
+/// A cluster that uses everything a machine can be given.
+fn rich() -> ClusterBuilder {
+    prod().with(|spec| {
+        spec.tenant = Some("acme".to_owned());
+        let machine = &mut spec.control_plane.machine;
+        machine.etcd_disk = Some(Disk {
+            size: "10Gi".to_owned(),
+            storage_class_name: Some("fast".to_owned()),
+        });
+        let worker = &mut spec.workers[0];
+        worker.machine.hugepages = Some("1Gi".to_owned());
+        worker.machine.numa = Some(Numa::Passthrough);
+        worker.machine.isolate_emulator_thread = true;
+        worker.machine.priority_class_name = Some("tenant".to_owned());
+        worker
+            .placement
+            .node_selector
+            .insert("pool".to_owned(), "guests".to_owned());
+    })
+}
+
+/// A hash that changes makes every machine of every tenant outdated: a change of these lines is a
+/// change of what machines are, and needs a release note.
+#[test]
+fn template_hashes_never_change() {
+    let (plain, rich) = (wanted(&prod().build()), wanted(&rich().build()));
+    let hashes = [
+        render::template_hash(&plain, pool(&plain, "cp")),
+        render::template_hash(&plain, pool(&plain, "general")),
+        render::template_hash(&rich, pool(&rich, "cp")),
+        render::template_hash(&rich, pool(&rich, "general")),
+    ];
+    assert_eq!(
+        hashes,
+        [
+            "7b4f619efe637349",
+            "f81b4dcaaeaae9f6",
+            "6f4a83919b6a72f4",
+            "79258407d59a894b"
+        ]
+    );
+}
+
+#[test]
+fn a_machine_is_outdated_by_its_own_template_alone() {
+    let hashes = |cluster: &GuestCluster| {
+        let wanted = wanted(cluster);
+        let hash = |name| render::template_hash(&wanted, pool(&wanted, name));
+        (hash("cp"), hash("general"))
+    };
+    let (control_plane, worker) = hashes(&prod().build());
+    let others = prod().with(|spec| {
+        spec.workers[0].replicas = 7;
+        spec.paused = true;
+        spec.control_plane
+            .endpoint
+            .cert_sans
+            .push("api.example.com".to_owned());
+    });
+    assert_eq!(
+        hashes(&others.build()),
+        (control_plane.clone(), worker.clone())
+    );
+    let (etcd, same) = hashes(
+        &prod()
+            .with(|spec| {
+                let arguments = &mut spec.control_plane.etcd.extra_args;
+                arguments.insert("quota-backend-bytes".to_owned(), "8589934592".to_owned());
+            })
+            .build(),
+    );
+    assert_ne!(etcd, control_plane);
+    assert_eq!(same, worker);
+    let (_, larger) = hashes(&prod().with(|spec| spec.workers[0].machine.cpu = 8).build());
+    assert_ne!(larger, worker);
+}
+
+/// cloud-init would take a machine with another UUID for a new one.
+#[test]
+fn a_firmware_uuid_never_changes_and_is_no_other_machines() {
+    let wanted = wanted(&prod().build());
+    let uuid = |machine| render::firmware_uuid(&wanted, machine);
+    assert_eq!(uuid("prod-cp-1"), "48b5a730-ace6-83e8-a4a0-1278489d3cb7");
+    assert_ne!(uuid("prod-cp-1"), uuid("prod-cp-2"));
+}
+
+#[test]
+fn machines() {
+    let (plain, rich) = (wanted(&prod().build()), wanted(&rich().build()));
+    let vm = |wanted, name, machine| render::vm(wanted, pool(wanted, name), machine).body;
+    insta::assert_yaml_snapshot!("vm_of_a_control_plane", vm(&plain, "cp", "prod-cp-1"));
+    insta::assert_yaml_snapshot!("vm_of_a_worker", vm(&plain, "general", "prod-general-1"));
+    insta::assert_yaml_snapshot!(
+        "vm_of_a_control_plane_with_etcd_disk",
+        vm(&rich, "cp", "prod-cp-1")
+    );
+    insta::assert_yaml_snapshot!(
+        "vm_of_a_rich_worker",
+        vm(&rich, "general", "prod-general-1")
+    );
+}
+
+#[test]
+fn disks() {
+    let rich = wanted(&rich().build());
+    let control_plane = pool(&rich, "cp");
+    let etcd = render::etcd_disk(&rich, control_plane, "prod-cp-1").unwrap();
+    insta::assert_yaml_snapshot!("golden_image", render::golden(&rich).body);
+    insta::assert_yaml_snapshot!(
+        "root_disk",
+        render::root_disk(&rich, control_plane, "prod-cp-1").body
+    );
+    insta::assert_yaml_snapshot!("etcd_disk", etcd.body);
+    assert!(render::etcd_disk(&rich, pool(&rich, "general"), "prod-general-1").is_none());
+}
+
+#[test]
+fn a_claim_of_the_users_own_is_cloned_as_it_is() {
+    let own = prod().with(|spec| {
+        spec.image.registry = None;
+        spec.image.pvc = Some(ImagePvc {
+            name: "my-image".to_owned(),
+        });
+    });
+    let wanted = wanted(&own.build());
+    assert_eq!(render::golden_name(&wanted), "my-image");
+    let disk = render::root_disk(&wanted, pool(&wanted, "cp"), "prod-cp-1").body;
+    assert_eq!(disk["spec"]["source"]["pvc"]["name"], "my-image");
+}
+
+#[test]
+fn clusters_of_one_source_share_an_image_and_others_do_not() {
+    let golden = |cluster: ClusterBuilder| render::golden_name(&wanted(&cluster.build()));
+    assert_eq!(
+        golden(cluster("a")),
+        golden(cluster("b").workers("general", 3))
+    );
+    let larger = cluster("a").with(|spec| {
+        spec.control_plane.machine.root_disk.size = "40Gi".to_owned();
+    });
+    assert_ne!(
+        golden(larger),
+        golden(cluster("a")),
+        "a clone is never smaller than its source"
+    );
+}
+
+#[rstest]
+#[case::load_balancer(EndpointType::LoadBalancer, "endpoint_load_balancer")]
+#[case::node_port(EndpointType::NodePort, "endpoint_node_port")]
+#[case::cluster_ip(EndpointType::ClusterIp, "endpoint_cluster_ip")]
+#[case::external(EndpointType::External, "endpoint_external")]
+fn the_endpoint_service(#[case] type_: EndpointType, #[case] name: &str) {
+    let wanted = wanted(&prod().endpoint(type_).build());
+    insta::assert_yaml_snapshot!(name, render::endpoint_service(&wanted).body);
+}
+
+#[test]
+fn the_endpoint_service_says_when_it_is_out_of_date() {
+    let digest = |cluster: ClusterBuilder| render::endpoint_digest(&wanted(&cluster.build()));
+    let annotated = prod().with(|spec| {
+        let annotations = &mut spec.control_plane.endpoint.annotations;
+        annotations.insert("pool".to_owned(), "public".to_owned());
+    });
+    assert_ne!(digest(annotated), digest(prod()));
+    assert_eq!(digest(prod().control_plane(5)), digest(prod()));
+}
+
+#[test]
+fn addresses_of_a_machine() {
+    let wanted = wanted(&prod().build());
+    let pool = pool(&wanted, "cp");
+    let slice = |address| render::address_slice(&wanted, pool, "prod-cp-1", address).body;
+    insta::assert_yaml_snapshot!(
+        "address_service",
+        render::address_service(&wanted, pool, "prod-cp-1").body
+    );
+    insta::assert_yaml_snapshot!("address_slice", slice(Some("10.77.0.9")));
+    assert_eq!(slice(None)["endpoints"], serde_json::json!([]));
+}
+
+#[test]
+fn the_pod_network() {
+    let wanted = wanted(&prod().build());
+    insta::assert_yaml_snapshot!("flannel", render::flannel(&wanted));
+}

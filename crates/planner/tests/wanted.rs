@@ -1,0 +1,104 @@
+//! What a specification means, and with which words one that means nothing is refused.
+
+use guestcluster_api::labels::Role;
+use guestcluster_planner::Wanted;
+use guestcluster_planner::wanted::Settings;
+use guestcluster_testkit::build::{ClusterBuilder, start};
+use guestcluster_testkit::cluster;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use rstest::rstest;
+
+fn parse(cluster: ClusterBuilder) -> Result<Wanted, String> {
+    Wanted::parse(&cluster.build(), &Settings::default()).map_err(|errors| errors.to_string())
+}
+
+#[rstest]
+#[case::even(cluster("a").control_plane(2), "spec.controlPlane.replicas: must be 1, 3 or 5")]
+#[case::none(cluster("a").control_plane(0), "spec.controlPlane.replicas: must be 1, 3 or 5")]
+#[case::negative(cluster("a").control_plane(-1), "spec.controlPlane.replicas: must be 1, 3 or 5")]
+#[case::memory(
+    cluster("a").with(|spec| spec.control_plane.machine.memory = "8G1".to_owned()),
+    r#"spec.controlPlane.machine.memory: "8G1" is not a quantity such as 8Gi, 500m or 4"#
+)]
+#[case::memory_of_a_worker(
+    cluster("a").workers("general", 1).with(|spec| spec.workers[0].machine.memory = String::new()),
+    r#"spec.workers[general].machine.memory: "" is not a quantity such as 8Gi, 500m or 4"#
+)]
+#[case::pods(
+    cluster("a").with(|spec| spec.network.pod_cidr = "10.0.0.0".to_owned()),
+    r#"spec.network.podCIDR: "10.0.0.0" is not an IPv4 range such as 10.200.0.0/16"#
+)]
+#[case::services(
+    cluster("a").with(|spec| spec.network.service_cidr = "fd00::/64".to_owned()),
+    r#"spec.network.serviceCIDR: "fd00::/64" is not an IPv4 range such as 10.200.0.0/16"#
+)]
+#[case::dots(
+    cluster("a.b"),
+    r#"metadata.name: "a.b" cannot be part of host names: use at most 30 letters, without dots"#
+)]
+#[case::a_long_name(
+    cluster("a23456789012345678901234567890x"),
+    r#"metadata.name: "a23456789012345678901234567890x" cannot be part of host names: use at most 30 letters, without dots"#
+)]
+fn what_means_nothing_is_refused_with_what_to_write(
+    #[case] cluster: ClusterBuilder,
+    #[case] sentence: &str,
+) {
+    assert_eq!(parse(cluster).unwrap_err(), sentence);
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let wrong = cluster("a.b").control_plane(4).with(|spec| {
+        spec.network.pod_cidr = "x".to_owned();
+    });
+    assert_eq!(parse(wrong).unwrap_err().matches("; ").count(), 2);
+}
+
+#[test]
+fn a_cluster_that_is_to_go_needs_no_sound_specification() {
+    let mut wrong = cluster("a").control_plane(4).build();
+    wrong.spec.network.pod_cidr = "x".to_owned();
+    wrong.metadata.deletion_timestamp = Some(Time(start()));
+    let wanted = Wanted::parse(&wrong, &Settings::default()).unwrap();
+    assert!(wanted.identity.deleting);
+}
+
+#[test]
+fn the_tenant_is_the_namespace_unless_it_is_named() {
+    assert_eq!(parse(cluster("a")).unwrap().tenant, "tenant-a");
+    let named = cluster("a").with(|spec| spec.tenant = Some("acme".to_owned()));
+    assert_eq!(parse(named).unwrap().tenant, "acme");
+}
+
+#[test]
+fn the_control_plane_is_the_first_pool() {
+    let wanted = parse(
+        cluster("a")
+            .control_plane(3)
+            .workers("b", 2)
+            .workers("c", 4),
+    )
+    .unwrap();
+    let pools: Vec<_> = wanted
+        .pools
+        .iter()
+        .map(|p| (&*p.name, p.role, p.replicas))
+        .collect();
+    let expected = [
+        ("cp", Role::ControlPlane, 3),
+        ("b", Role::Worker, 2),
+        ("c", Role::Worker, 4),
+    ];
+    assert_eq!(pools, expected);
+    assert_eq!((wanted.control_plane_size(), wanted.worker_count()), (3, 6));
+}
+
+#[test]
+fn the_hypervisors_own_thread_needs_a_cpu_more() {
+    let isolated = cluster("a").with(|spec| {
+        spec.control_plane.machine.cpu = 4;
+        spec.control_plane.machine.isolate_emulator_thread = true;
+    });
+    assert_eq!(parse(isolated).unwrap().pools[0].requirements.cpu.ceil(), 5);
+}
