@@ -173,6 +173,17 @@ pub async fn secrets_hold_no_keys_after_join(stage: &Stage) -> anyhow::Result<()
 pub async fn a_deployment_answers_through_a_service(stage: &Stage) -> anyhow::Result<()> {
     let cluster = Cluster::new(stage, TENANT, PROD);
     let guest = cluster.guest().await?;
+    let jobs = Api::<Job>::namespaced(guest.clone(), "default");
+    // A Job of an earlier run cannot be changed.
+    if jobs.get_opt("ask").await?.is_some() {
+        jobs.delete("ask", &DeleteParams::background()).await?;
+        until(
+            "the former Job is gone",
+            Duration::from_secs(30),
+            || async { Ok(jobs.get_opt("ask").await?.is_none().then_some(())) },
+        )
+        .await?;
+    }
     apply(
         &guest,
         "apis/apps/v1/namespaces/default/deployments/hello",
@@ -186,7 +197,6 @@ pub async fn a_deployment_answers_through_a_service(stage: &Stage) -> anyhow::Re
     )
     .await?;
     apply(&guest, "apis/batch/v1/namespaces/default/jobs/ask", &job()).await?;
-    let jobs = Api::<Job>::namespaced(guest, "default");
     until(
         "three Pods got an answer from the Service",
         Duration::from_secs(120),
