@@ -235,20 +235,23 @@ fn is_settled(plan: &Plan, requeue: Requeue) -> bool {
     plan.actions.is_empty() && plan.holds.is_empty() && calm
 }
 
+/// One line for each plan that did something.
 fn log(round: &Round<'_>, done: &execute::Done, requeue: Requeue) {
     let cluster = round.subject.key;
-    let holds: Vec<_> = round
-        .plan
-        .holds
-        .iter()
-        .map(|hold| hold.reason.as_str())
-        .collect();
-    let kinds: Vec<_> = done.actions.iter().map(|action| action.kind()).collect();
-    if kinds.is_empty() {
-        debug!(%cluster, ?holds, ?requeue, "nothing to do");
+    let actions: Vec<_> = done.actions.iter().map(|action| action.kind()).collect();
+    let actions = actions.join(" ");
+    let holds: Vec<_> = round.plan.holds.iter().map(|h| h.reason.as_str()).collect();
+    let holds = holds.join(" ");
+    let requeue = match requeue {
+        Requeue::OnChange => "on change".to_owned(),
+        Requeue::After(wait) => format!("after {wait:.1?}"),
+        Requeue::Gone => "never".to_owned(),
+    };
+    if actions.is_empty() {
+        debug!(%cluster, holds, requeue, "nothing to do");
     } else {
         let planned = round.plan.actions.len();
-        info!(%cluster, actions = ?kinds, planned, ?holds, ?requeue, "plan carried out");
+        info!(%cluster, actions, planned, holds, requeue, "plan carried out");
     }
 }
 
