@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::memory::Memory;
 
 /// How long changes of little weight are gathered before they are written.
-const PAUSE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Conditions that somebody may wait for.
 const AWAITED: [ConditionType; 4] = [
@@ -220,7 +220,7 @@ mod tests {
     #[case::an_ordinal_was_given(with(|s| s.control_plane.last_ordinal = 1), Decision::Write)]
     #[case::another_count(
         with(|s| s.control_plane.ready = 1),
-        Decision::Postpone(Duration::from_secs(2))
+        Decision::Postpone(Duration::from_secs(9))
     )]
     fn only_what_somebody_waits_for_is_written_at_once(
         #[case] after: GuestClusterStatus,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::after_a_while(Some(Duration::from_secs(3)))]
+    #[case::after_a_while(Some(PAUSE))]
     #[case::after_a_restart(None)]
     fn what_has_waited_is_written(#[case] age: Option<Duration>) {
         let after = with(|s| s.control_plane.ready = 1);
