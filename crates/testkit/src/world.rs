@@ -67,6 +67,8 @@ pub struct World {
     hosts_down: BTreeSet<String>,
     /// What the operator saw last: a stale watch shows it again.
     last_seen: Option<Observed>,
+    /// How often in a row the guest did not answer.
+    failures: u32,
     laws: Laws,
     log: Vec<String>,
 }
@@ -90,6 +92,7 @@ impl World {
             guest: Guest::default(),
             hosts_down: BTreeSet::new(),
             last_seen: None,
+            failures: 0,
             laws: Laws::default(),
             log: Vec::new(),
         }

@@ -201,7 +201,13 @@ impl World {
         if !self.quorum() {
             return Err("etcd has no quorum".to_owned());
         }
+        let before = self.guest.members.clone();
         self.guest.members.retain(|member| member.id != id);
-        Ok(())
+        if self.quorum() {
+            return Ok(());
+        }
+        // etcd's own strict-reconfig-check.
+        self.guest.members = before;
+        Err("unhealthy cluster".to_owned())
     }
 }

@@ -10,6 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::guest::{Member, TOKEN};
 use super::{Fault, Mishap, World};
 
+/// How many failures in a row are not believed.
+const PATIENCE: u32 = 2;
+
 impl World {
     /// One visit of the operator. What it planned is returned, and checked against the laws.
     pub fn reconcile(&mut self, mishap: Mishap) -> Plan {
@@ -46,7 +49,9 @@ impl World {
             let (stops, takes_effect) = match mishap {
                 Mishap::Crash(at) | Mishap::Refused(at) => (number == at, number != at),
                 Mishap::LostAnswer(at) => (number == at, true),
-                Mishap::None | Mishap::StaleView | Mishap::StatusLost => (false, true),
+                Mishap::None | Mishap::StaleView | Mishap::OldAnswers | Mishap::StatusLost => {
+                    (false, true)
+                }
             };
             let outcome = if takes_effect {
                 self.check_action((wanted, seen), action);
@@ -184,16 +189,21 @@ impl World {
     }
 
     /// What the operator looks at: the world, or with a stale watch objects as they were when it
-    /// last looked. Our own writes are never missing: the operator waits for them.
-    fn view(&self, mishap: Mishap) -> Observed {
+    /// last looked. Our own writes are never missing: the operator waits for them. What the guest
+    /// said may be old as well: it is not asked at every visit, and one failure is not believed.
+    fn view(&mut self, mishap: Mishap) -> Observed {
         let fresh = self.observe();
-        match (&self.last_seen, mishap) {
-            (Some(stale), Mishap::StaleView) => Observed {
-                guest: fresh.guest,
-                etcd: fresh.etcd,
-                init_unfinished: fresh.init_unfinished,
-                ..stale.clone()
-            },
+        let silent = matches!(fresh.guest, Probe::Unreachable(_));
+        self.failures = if silent { self.failures + 1 } else { 0 };
+        let Some(old) = &self.last_seen else {
+            return fresh;
+        };
+        let known = old.guest.known().is_some() && fresh.guest != Probe::NotAsked;
+        let believed = known && (1..=PATIENCE).contains(&self.failures);
+        match mishap {
+            Mishap::StaleView => answered(old.clone(), &fresh),
+            Mishap::OldAnswers if known => answered(fresh, old),
+            _ if believed => answered(fresh, old),
             _ => fresh,
         }
     }
@@ -325,6 +335,16 @@ impl World {
         machines
             .map(|(name, machine)| (name.clone(), machine.console.clone()))
             .collect()
+    }
+}
+
+/// Objects as in one look, and the guest's answers as in another.
+fn answered(objects: Observed, answers: &Observed) -> Observed {
+    Observed {
+        guest: answers.guest.clone(),
+        etcd: answers.etcd.clone(),
+        init_unfinished: answers.init_unfinished,
+        ..objects
     }
 }
 

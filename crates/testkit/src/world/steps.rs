@@ -21,6 +21,8 @@ pub enum Mishap {
     LostAnswer(usize),
     /// Its watches lag: it sees objects as they were when it last looked.
     StaleView,
+    /// The guest is not asked: it sees what the guest said when it last looked.
+    OldAnswers,
     /// The status cannot be written at the end.
     StatusLost,
 }

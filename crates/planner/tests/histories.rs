@@ -1,0 +1,184 @@
+//! Histories that once went wrong, each told as one sentence.
+
+use guestcluster_planner::machines::recorded;
+use guestcluster_testkit::build::ClusterBuilder;
+use guestcluster_testkit::{Mishap, Step, World, cluster};
+
+const ROUNDS: u32 = 2400;
+
+fn prod() -> ClusterBuilder {
+    cluster("prod").control_plane(3).workers("general", 1)
+}
+
+fn calm(cluster: ClusterBuilder) -> World {
+    let mut world = World::new(11, cluster.build());
+    settle(&mut world);
+    world
+}
+
+fn settle(world: &mut World) {
+    assert!(
+        world.run_until_calm(ROUNDS),
+        "{:#?}\n{}",
+        world.status(),
+        world.log()
+    );
+    assert!(
+        world.broken().is_empty(),
+        "{:#?}\n{}",
+        world.broken(),
+        world.log()
+    );
+}
+
+fn reach(world: &mut World, done: impl Fn(&World) -> bool) {
+    assert!(
+        world.run_until(ROUNDS, |world, _| done(world)),
+        "{}",
+        world.log()
+    );
+}
+
+/// An API server answers before `kubeadm init` ends; a guest without its last add-ons, to which
+/// nothing can join, must not count as one.
+#[test]
+fn an_init_that_is_cut_short_after_its_api_answers_is_begun_anew() {
+    let mut world = World::new(11, prod().build());
+    reach(&mut world, |world| world.has_node("prod-cp-1"));
+    world.power_cycle("prod-cp-1");
+    settle(&mut world);
+    assert_eq!(
+        world.running(),
+        ["prod-cp-2", "prod-cp-3", "prod-cp-4", "prod-general-1"]
+    );
+}
+
+#[test]
+fn a_pool_that_comes_back_does_not_use_its_old_names() {
+    let mut world = calm(cluster("prod").workers("general", 0));
+    world.edit(|cluster| cluster.spec.workers[0].replicas = 2);
+    let recorded_two = |world: &World| world.status().workers[0].last_ordinal == 2;
+    reach(&mut world, recorded_two);
+    let pool = world
+        .cluster()
+        .map(|cluster| cluster.spec.workers.clone())
+        .unwrap_or_default();
+    world.edit(|cluster| cluster.spec.workers.clear());
+    world.reconcile(Mishap::None);
+    world.edit(|cluster| cluster.spec.workers = pool);
+    settle(&mut world);
+    assert_eq!(
+        world.running(),
+        ["prod-cp-1", "prod-general-3", "prod-general-4"]
+    );
+}
+
+/// Recorded ordinals alone do not tell which of them were used: with more machines missing than were
+/// recorded last, an old name came up again.
+#[test]
+fn names_of_machines_that_failed_do_not_come_up_again_when_a_pool_grows() {
+    let mut world = calm(cluster("prod").workers("general", 0));
+    world.edit(|cluster| cluster.spec.workers[0].replicas = 2);
+    reach(&mut world, |world| {
+        world.log().contains("prod-general-2 reaches Started")
+    });
+    world.power_cycle("prod-general-1");
+    world.power_cycle("prod-general-2");
+    world.pass(5);
+    world.edit(|cluster| cluster.spec.workers[0].replicas = 4);
+    settle(&mut world);
+}
+
+#[test]
+fn what_a_person_deletes_of_a_joined_machine_costs_it_nothing_else() {
+    let mut world = calm(prod());
+    let before = world.left();
+    world.delete_secret("prod-cp-3-user-data");
+    for _ in 0..30 {
+        world.pass(1);
+        world.reconcile(Mishap::None);
+    }
+    let lost = |name: &String| name != "Secret prod-cp-3-user-data";
+    assert_eq!(
+        world.left(),
+        before.into_iter().filter(lost).collect::<Vec<_>>()
+    );
+    assert!(
+        world.is_ready() && world.broken().is_empty(),
+        "{}",
+        world.log()
+    );
+}
+
+/// Nothing can be asked of a guest without control plane: its machines come back unasked.
+#[test]
+fn all_vms_that_a_person_deleted_come_back_on_their_disks() {
+    let mut world = calm(prod());
+    let machines = world.running();
+    for machine in &machines {
+        world.delete_vm(machine);
+    }
+    settle(&mut world);
+    assert_eq!(world.running(), machines);
+}
+
+#[test]
+fn a_learner_is_gone_before_the_next_machine_joins() {
+    let mut world = World::new(11, prod().build());
+    reach(&mut world, |world| world.learner() == Some("prod-cp-2"));
+    world.power_cycle("prod-cp-2");
+    settle(&mut world);
+    assert_eq!(world.learner(), None);
+    assert!(!world.running().contains(&"prod-cp-2".to_owned()));
+}
+
+/// Its kubelet may still enter by itself, and it would be one too many if it had a successor.
+#[test]
+fn a_voter_whose_join_was_cut_short_comes_back_without_a_successor() {
+    let mut world = World::new(11, prod().build());
+    let voter = |world: &World| world.votes("prod-cp-2") && !world.has_node("prod-cp-2");
+    reach(&mut world, voter);
+    world.power_cycle("prod-cp-2");
+    settle(&mut world);
+    assert_eq!(
+        world.running(),
+        ["prod-cp-1", "prod-cp-2", "prod-cp-3", "prod-general-1"]
+    );
+}
+
+#[test]
+fn a_guest_with_fewer_hosts_than_machines_comes_to_rest() {
+    let mut world = World::new(11, cluster("prod").control_plane(5).build());
+    for _ in 0..300 {
+        world.pass(1);
+        world.reconcile(Mishap::None);
+    }
+    let ready = recorded(&world.status())
+        .filter(|machine| machine.phase == "Ready")
+        .count();
+    assert_eq!(ready, 3, "{}", world.log());
+    assert!(world.is_idle());
+    let (plan, _) = world.consider();
+    assert!(
+        matches!(plan.requeue, guestcluster_planner::Requeue::At(at, _)
+        if at.duration_since(world.now()).as_secs() >= 60)
+    );
+}
+
+#[test]
+fn hosts_that_are_down_for_a_while_make_no_machine_and_take_none_away() {
+    let mut world = calm(prod());
+    let before = world.left();
+    for host in 0..4 {
+        world.step(Step::KillHost(host));
+    }
+    for _ in 0..50 {
+        world.reconcile(Mishap::None);
+        world.pass(1);
+    }
+    let instance = |name: &String| !name.starts_with("VirtualMachineInstance");
+    let kept = |names: Vec<String>| names.into_iter().filter(instance).collect::<Vec<_>>();
+    assert_eq!(kept(world.left()), kept(before));
+    world.heal_hosts();
+    settle(&mut world);
+}
