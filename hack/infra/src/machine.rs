@@ -12,7 +12,7 @@
 //!
 //! # Assumes
 //! Root, and a runner that is pid 1 of its own process namespace, so that machines die with it even when
-//! it is killed. [`sweep`] removes what is left then.
+//! it is killed. [`sweep()`] removes what is left then.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use guestcluster_infra::faults::{Fault, Target};
 use guestcluster_infra::up::Infra;
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -46,7 +47,8 @@ impl Stage {
             Place::Real { kubeconfig, .. } => kubeconfig.clone(),
         };
         let kubeconfig = kube::config::Kubeconfig::read_from(file)?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+        let config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
         Ok(Self {
             place,

@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
 use super::{PROD, TENANT};
-use crate::audit::Mark;
+use crate::audit::{Mark, Write};
 use crate::cluster::{Cluster, is_ready};
 use crate::stage::Stage;
 use crate::wait::until;
@@ -56,7 +56,7 @@ pub async fn three_and_three_become_ready(stage: &Stage) -> anyhow::Result<()> {
     anyhow::ensure!(
         refused.is_empty(),
         "refused: {:?}",
-        refused.iter().map(|w| w.line()).collect::<Vec<_>>()
+        refused.iter().map(Write::line).collect::<Vec<_>>()
     );
     let writes = mark.writes(stage)?;
     println!("  {} writes until Ready", writes.len());

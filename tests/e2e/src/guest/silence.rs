@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{PROD, TENANT};
-use crate::audit::Mark;
+use crate::audit::{Mark, Write};
 use crate::cluster::Cluster;
 use crate::stage::Stage;
 
@@ -24,11 +24,7 @@ pub async fn an_idle_operator_writes_nothing(stage: &Stage) -> anyhow::Result<()
     tokio::time::sleep(Duration::from_secs(10)).await;
     let mark = Mark::now(stage)?;
     tokio::time::sleep(Duration::from_secs(if stage.full { 300 } else { 75 })).await;
-    let writes: Vec<_> = mark
-        .writes(stage)?
-        .iter()
-        .map(|write| write.line())
-        .collect();
+    let writes: Vec<_> = mark.writes(stage)?.iter().map(Write::line).collect();
     anyhow::ensure!(writes.is_empty(), "{writes:?}");
     Ok(())
 }
