@@ -5,14 +5,15 @@
 
 use std::net::Ipv4Addr;
 
-/// Pods, and with them the guest machines.
-pub const POD_RANGE: &str = "10.77.0.0/16";
+/// Pods, and with them the guest machines. This range and that of Services are the defaults of kind
+/// and kubeadm, so that what works here does not clash there.
+pub const POD_RANGE: &str = "10.244.0.0/16";
 /// The bridge of the namespace: default gateway of every Pod, and address of the API server.
-pub const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 1);
 /// ClusterIPs of the infrastructure cluster.
-pub const SERVICE_RANGE: &str = "10.98.0.0/16";
+pub const SERVICE_RANGE: &str = "10.96.0.0/16";
 /// The ClusterIP of the Service `kubernetes`: the first address of the range.
-pub const KUBERNETES_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
+pub const KUBERNETES_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 /// The port of the API server, on the router and on loopback.
 pub const API_PORT: u16 = 6443;
 /// The port on which every host's kubelet serves logs.

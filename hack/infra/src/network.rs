@@ -6,10 +6,10 @@
 //!
 //! | range | used for |
 //! |---|---|
-//! | 10.77.0.0/16 | machines and Pods, each a /32 behind its own veth; the router is 10.77.0.1 on `br0` |
+//! | 10.244.0.0/16 | machines and Pods, each a /32 behind its own veth; the router is 10.244.0.1 on `br0` |
 //! | 10.78.0.0/24 | the hosts' kubelet addresses, on `lo` |
 //! | 10.79.0.0/24 | load balancers: local to the router, kube-proxy translates them |
-//! | 10.98.0.0/16 | Services of the infrastructure: kube-proxy translates them |
+//! | 10.96.0.0/16 | Services of the infrastructure: kube-proxy translates them |
 
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -105,7 +105,7 @@ impl Network {
     pub fn allocate_ip(&self) -> Result<Ipv4Addr> {
         self.pool()
             .take()
-            .context("every address of 10.77.0.0/16 is in use")
+            .context("every address of 10.244.0.0/16 is in use")
     }
 
     /// Gives an address back. It is handed out again only after the whole range has been gone through.

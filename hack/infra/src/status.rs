@@ -165,7 +165,7 @@ mod tests {
             namespace: "guests".into(),
             name: name.into(),
             host: host.into(),
-            address: Ipv4Addr::new(10, 77, 0, 12),
+            address: Ipv4Addr::new(10, 244, 0, 12),
             pid: Some(1),
             frozen,
             cut: false,
@@ -200,8 +200,8 @@ host-1   zone-a  on     prod-cp-1 prod-w-1
 host-10  zone-b  off
 
 MACHINE           HOST    ADDRESS     STATE    CONSOLE
-guests/prod-cp-1  host-1  10.77.0.12  running  /run/console.log
-guests/prod-w-1   host-1  10.77.0.12  frozen   /run/console.log
+guests/prod-cp-1  host-1  10.244.0.12  running  /run/console.log
+guests/prod-w-1   host-1  10.244.0.12  frozen   /run/console.log
 
 PROGRAM  STATE    RESTARTS
 etcd     running  0

@@ -232,7 +232,7 @@ mod tests {
             instance,
             &Surroundings {
                 namespace: "guests",
-                address: Ipv4Addr::new(10, 77, 1, 10),
+                address: Ipv4Addr::new(10, 244, 1, 10),
                 image: &image,
                 disk: &|claim| bound.then(|| PathBuf::from(claim)),
                 secret: &|_, keys| (keys[0] == "userdata").then(|| b"#cloud-config".to_vec()),

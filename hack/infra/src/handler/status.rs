@@ -143,14 +143,14 @@ mod tests {
     fn a_boot_keeps_what_others_wrote() {
         let mut instance = scheduled();
         let migratable = json!({"type": "LiveMigratable", "status": "False"});
-        assert!(run(&mut instance, "10.77.0.10", vec![migratable], NOW));
+        assert!(run(&mut instance, "10.244.0.10", vec![migratable], NOW));
         let status = &instance.data["status"];
         assert_eq!(status["phase"], "Running");
         assert_eq!(status["activePods"]["uid"], "host-1");
-        assert_eq!(status["interfaces"][0]["ipAddress"], "10.77.0.10");
+        assert_eq!(status["interfaces"][0]["ipAddress"], "10.244.0.10");
         assert_eq!(status["interfaces"][0]["name"], "pod");
         assert!(
-            !run(&mut instance, "10.77.0.10", vec![], NOW),
+            !run(&mut instance, "10.244.0.10", vec![], NOW),
             "it runs already"
         );
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn an_end_is_told_once() {
         let mut instance = scheduled();
-        run(&mut instance, "10.77.0.10", vec![], NOW);
+        run(&mut instance, "10.244.0.10", vec![], NOW);
         assert!(end(&mut instance, false, NOW));
         assert_eq!(instance.data["status"]["phase"], "Failed");
         assert!(!end(&mut instance, true, NOW));

@@ -184,7 +184,7 @@ mod tests {
     fn read(env: &serde_json::Value) -> anyhow::Result<BTreeMap<String, String>> {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "pod", "namespace": "ns", "labels": {"a/b": "c"}},
-            "status": {"podIP": "10.77.0.10"},
+            "status": {"podIP": "10.244.0.10"},
         }))?;
         let container: Container = serde_json::from_value(json!({"name": "c", "env": env}))?;
         Ok(environment(&pod, &container, &Nothing)?
@@ -207,11 +207,11 @@ mod tests {
         let expected = [
             ("PLAIN", "x"),
             ("POD_NAME", "pod"),
-            ("POD_IP", "10.77.0.10"),
+            ("POD_IP", "10.244.0.10"),
             ("LABEL", "c"),
             ("SECRET", "value"),
             ("BOTH", "x-pod-$(NONE)"),
-            ("KUBERNETES_SERVICE_HOST", "10.98.0.1"),
+            ("KUBERNETES_SERVICE_HOST", "10.96.0.1"),
         ];
         for (name, value) in expected {
             assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");

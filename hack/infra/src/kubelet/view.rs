@@ -323,7 +323,7 @@ mod tests {
     fn view(ready: bool) -> PodView {
         PodView {
             phase: Phase::Running,
-            address: Some(Ipv4Addr::new(10, 77, 0, 10)),
+            address: Some(Ipv4Addr::new(10, 244, 0, 10)),
             host_address: Ipv4Addr::new(10, 78, 0, 1),
             since: NOW,
             containers: vec![ContainerView {

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 
 /// First and last address given to machines and Pods; the lowest few stay free for fixed uses.
 const POOL: (Ipv4Addr, Ipv4Addr) = (
-    Ipv4Addr::new(10, 77, 0, 10),
-    Ipv4Addr::new(10, 77, 255, 250),
+    Ipv4Addr::new(10, 244, 0, 10),
+    Ipv4Addr::new(10, 244, 255, 250),
 );
 
 /// Addresses in use, and where to look for the next one.
@@ -61,7 +61,7 @@ mod tests {
         };
         pool.used.insert(POOL.0);
         assert_eq!(pool.take(), Some(POOL.1));
-        assert_eq!(pool.take(), Some(Ipv4Addr::new(10, 77, 0, 11)));
+        assert_eq!(pool.take(), Some(Ipv4Addr::new(10, 244, 0, 11)));
     }
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
         let mut pool = Pool::default();
         while pool.take().is_some() {}
         assert_eq!(pool.take(), None);
-        pool.used.remove(&Ipv4Addr::new(10, 77, 4, 4));
-        assert_eq!(pool.take(), Some(Ipv4Addr::new(10, 77, 4, 4)));
+        pool.used.remove(&Ipv4Addr::new(10, 244, 4, 4));
+        assert_eq!(pool.take(), Some(Ipv4Addr::new(10, 244, 4, 4)));
     }
 }

@@ -31,15 +31,15 @@ pub const UUID: &str = "0f8a9c5e-7d43-4a0b-9d51-3b1f6e2a7c10";
 
 /// Prints the Node object, asked for with the kubelet's own rights.
 pub const GET_NODE: &str = "curl -sf --cacert /etc/kubernetes/pki/ca.crt \
-    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.98.0.10:6443/api/v1/nodes/cp-0";
+    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.96.0.10:6443/api/v1/nodes/cp-0";
 
 /// The kubelet has reported what it is.
 pub const NODE_REPORTED: &str = "curl -sf --cacert /etc/kubernetes/pki/ca.crt \
-    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.98.0.10:6443/api/v1/nodes/cp-0 \
+    --cert /var/lib/kubelet/pki/kubelet-client-current.pem https://10.96.0.10:6443/api/v1/nodes/cp-0 \
     | grep -q containerRuntimeVersion";
 
 /// The API server on the machine is ready.
-pub const API_READY: &str = "curl -skf https://10.98.0.10:6443/readyz";
+pub const API_READY: &str = "curl -skf https://10.96.0.10:6443/readyz";
 
 /// True, with the reason on standard error, when machines cannot run here.
 pub fn skip_unless_possible() -> bool {

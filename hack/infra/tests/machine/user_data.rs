@@ -16,14 +16,14 @@ pub enum Role {
 }
 
 /// The first control plane's address, which is also the cluster's endpoint.
-pub const ENDPOINT: &str = "10.98.0.10";
+pub const ENDPOINT: &str = "10.96.0.10";
 
 const TOKEN: &str = "abcdef.0123456789abcdef";
 const CERTIFICATE_KEY: &str = "e6a2eb8581237ab72a4f494f30285ec12a9694d750b9785706a83bfcbbbd2204";
 
 /// The address that control plane `number` keeps.
 pub fn service_address(number: u8) -> String {
-    format!("10.98.0.{}", 10 + number)
+    format!("10.96.0.{}", 10 + number)
 }
 
 /// The user-data of machine `name`, the `number`th of the cluster counted from 0.
@@ -40,7 +40,7 @@ bootcmd:
 - path: /etc/cni/net.d/10-test.conflist
   content: |
     {{"cniVersion": "1.0.0", "name": "test", "plugins": [{{"type": "ptp", "ipam": {{"type": "host-local",
-      "ranges": [[{{"subnet": "10.244.{number}.0/24"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}}]}}
+      "ranges": [[{{"subnet": "10.200.{number}.0/24"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}}]}}
 - path: /etc/kubeadm.yaml
   content: |
 {configuration}
@@ -104,7 +104,7 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: {kubernetes}
 controlPlaneEndpoint: {ENDPOINT}:6443
-networking: {{podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/16}}
+networking: {{podSubnet: 10.200.0.0/16, serviceSubnet: 10.201.0.0/16}}
 etcd:
   local:
     extraArgs:
