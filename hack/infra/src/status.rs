@@ -199,7 +199,7 @@ HOST     ZONE    POWER  MACHINES
 host-1   zone-a  on     prod-cp-1 prod-w-1
 host-10  zone-b  off
 
-MACHINE           HOST    ADDRESS     STATE    CONSOLE
+MACHINE           HOST    ADDRESS      STATE    CONSOLE
 guests/prod-cp-1  host-1  10.244.0.12  running  /run/console.log
 guests/prod-w-1   host-1  10.244.0.12  frozen   /run/console.log
 
