@@ -104,29 +104,33 @@ impl<'a> Cluster<'a> {
         self.stage.kubectl(&arguments).await.map(drop)
     }
 
-    /// Waits until a condition has a status and reason; returns its message.
-    pub async fn condition(
+    /// Waits until a condition has a status and reason.
+    pub async fn condition(&self, type_: &str, status: &str, reason: &str) -> anyhow::Result<()> {
+        self.condition_says(type_, status, reason, &[""]).await
+    }
+
+    /// Waits until a condition has a status and reason and its message all of these words.
+    pub async fn condition_says(
         &self,
         type_: &str,
         status: &str,
         reason: &str,
-    ) -> anyhow::Result<String> {
-        until(
-            &format!("{type_}={status} {reason}"),
-            Duration::from_secs(60),
-            || async {
-                let cluster = self.get().await?;
-                let conditions = cluster.status.unwrap_or_default().conditions;
-                let found = conditions
-                    .iter()
-                    .find(|c| c.type_ == type_)
-                    .context("no such condition")?;
-                if found.status == status && found.reason == reason {
-                    return Ok(Some(found.message.clone()));
-                }
-                anyhow::bail!("it is {} {}: {}", found.status, found.reason, found.message)
-            },
-        )
+        words: &[&str],
+    ) -> anyhow::Result<()> {
+        let what = format!("{type_}={status} {reason} saying {words:?}");
+        until(&what, Duration::from_secs(60), || async {
+            let cluster = self.get().await?;
+            let conditions = cluster.status.unwrap_or_default().conditions;
+            let found = conditions
+                .iter()
+                .find(|c| c.type_ == type_)
+                .context("no such condition")?;
+            let says = words.iter().all(|word| found.message.contains(word));
+            if found.status == status && found.reason == reason && says {
+                return Ok(Some(()));
+            }
+            anyhow::bail!("it is {} {}: {}", found.status, found.reason, found.message)
+        })
         .await
     }
 

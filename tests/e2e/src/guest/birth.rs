@@ -86,10 +86,7 @@ pub async fn control_planes_stand_on_three_hosts(stage: &Stage) -> anyhow::Resul
     cluster
         .condition("PlacementHealthy", "True", "Spread")
         .await?;
-    cluster
-        .condition("EtcdHealthy", "True", "Settled")
-        .await
-        .map(drop)
+    cluster.condition("EtcdHealthy", "True", "Settled").await
 }
 
 /// QoS class Guaranteed as the rendered Pods show it; the machine's CPUs are whole; labels reach

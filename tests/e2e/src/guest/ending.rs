@@ -38,7 +38,13 @@ pub async fn a_protected_cluster_stays(stage: &Stage) -> anyhow::Result<()> {
     patch(protect(false)).await?;
     match refused {
         Ok(_) => anyhow::bail!("the deletion was accepted"),
-        Err(error) if error.to_string().contains("spec.deletion.protected") => Ok(()),
+        Err(error)
+            if error
+                .to_string()
+                .contains("protected from deletion; to lift that") =>
+        {
+            Ok(())
+        }
         Err(error) => anyhow::bail!("it does not say how to go on: {error}"),
     }
 }
