@@ -2,6 +2,7 @@
 //! goes without a trace.
 
 mod birth;
+mod cleanliness;
 mod ending;
 mod faults;
 mod install;
@@ -48,5 +49,9 @@ pub fn scenarios() -> Vec<Scenario> {
             faults
         ),
         scenario!(ending::a_dead_guest_is_deleted_and_its_disks_stay, faults),
+        scenario!(
+            cleanliness::the_infrastructure_leaves_nothing_behind,
+            faults
+        ),
     ]
 }
