@@ -15,9 +15,18 @@ pub fn infra(project: &Project) -> Result<()> {
 
 /// The end-to-end suite.
 pub fn e2e(project: &Project) -> Result<PathBuf> {
+    suite(project, "guestcluster-e2e")
+}
+
+/// The benchmarks.
+pub fn bench(project: &Project) -> Result<PathBuf> {
+    suite(project, "guestcluster-bench")
+}
+
+fn suite(project: &Project, program: &str) -> Result<PathBuf> {
     infra(project)?;
     binaries(project, "guestcluster-e2e")?;
-    Ok(project.target_folder()?.join("debug/guestcluster-e2e"))
+    Ok(project.target_folder()?.join("debug").join(program))
 }
 
 fn binaries(project: &Project, package: &str) -> Result<()> {

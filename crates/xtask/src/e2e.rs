@@ -1,4 +1,4 @@
-//! `cargo xtask e2e` and `cargo xtask bench`: the end-to-end suite and what it measures.
+//! `cargo xtask e2e`: the end-to-end suite.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};

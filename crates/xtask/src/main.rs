@@ -1,5 +1,6 @@
 //! `cargo xtask`: the single list of verbs of this project. Each explains itself with `--help`.
 
+mod bench;
 mod build;
 mod check;
 mod demo;
@@ -41,6 +42,8 @@ enum Verb {
     Test(test::Options),
     /// Run the end-to-end suite, or groups of it.
     E2e(e2e::Options),
+    /// Measure, and print figures.
+    Bench(bench::Options),
     /// Build, bring up, look at, break and take down the local infrastructure.
     Infra(infra::Options),
     /// Check format, lints, layers, sizes, generated files, docs and licences.
@@ -66,6 +69,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Demo(options) => demo::run(&project, &options),
         Verb::Test(options) => test::run(&project, &options),
         Verb::E2e(options) => e2e::run(&project, &options),
+        Verb::Bench(options) => bench::run(&project, &options),
         Verb::Infra(options) => infra::run(&project, options),
         Verb::Check(options) => Ok(check::run(&project, &options)),
         Verb::Gen => generate::write(&project),

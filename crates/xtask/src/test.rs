@@ -18,8 +18,8 @@ const GROUPS: &[&str] = &["guest"];
 /// infrastructure. The last line is `N passed, N failed`. Needs root.
 #[derive(Args)]
 pub struct Options {
-    /// Also run what takes longer than a CI run may: tests marked `ignored`, all end-to-end groups,
-    /// and the longer form of scenarios that have one.
+    /// Also run what takes longer than a CI run may: tests that boot machines alone, all end-to-end
+    /// groups, and the longer form of scenarios that have one.
     #[arg(long)]
     full: bool,
     /// Leave the end-to-end suite out.
@@ -46,15 +46,16 @@ pub fn run(project: &Project, options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// The tests that cargo knows; those that need real programs find them by `GUESTCLUSTER_TOOLS`.
+/// The tests that cargo knows; those that need real programs find them by these variables.
 fn crates(project: &Project, options: &Options) -> Result<Tally> {
     let tools = tools::ensure(&Progress::detect())?;
     process::say("tests of all crates");
     let mut command = project.cargo();
     command.env("GUESTCLUSTER_TOOLS", &tools.bin);
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.env("GUESTCLUSTER_KUBEADM", tools.path("kubeadm"));
     if options.full {
-        command.args(["--", "--include-ignored"]);
+        command.env("GUESTCLUSTER_TEST_MACHINES", "1");
     }
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     process::follow_tests(&mut command)
 }
