@@ -18,7 +18,11 @@ pub fn check(project: &Project) -> Result<()> {
         bail!("{}", wrong.join("\n  "));
     }
     let mut rustdoc = project.cargo();
-    rustdoc.env("RUSTDOCFLAGS", "-D warnings");
+    // Private items are documented as well, so a link to one leads somewhere.
+    rustdoc.env(
+        "RUSTDOCFLAGS",
+        "-D warnings -A rustdoc::private_intra_doc_links",
+    );
     process::run(rustdoc.args([
         "doc",
         "--workspace",
