@@ -157,6 +157,8 @@ reasons! {
     EtcdUnhealthy,
     /// There are more machines than asked for; this release does not remove machines.
     Surplus,
+    /// Machines were made from an earlier specification; this release does not replace machines.
+    Outdated,
     /// A person stopped a machine; it stays stopped.
     StoppedByUser,
     /// Writes are paused by the specification.

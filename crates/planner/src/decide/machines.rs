@@ -14,7 +14,7 @@ use super::foundation::is_taken;
 use super::{Context, Draft, Flow, host_refusals};
 use crate::action::{Action, FirstBoot, UserData};
 use crate::machines::{MachineView, Phase};
-use crate::observed::Probe;
+use crate::observed::{Probe, Vm};
 use crate::render;
 use crate::wanted::Pool;
 
@@ -27,6 +27,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
         .collect::<Vec<_>>();
     say_unwanted(context, draft);
     say_stopped(context, draft);
+    say_outdated(context, draft);
     let unrecorded = wanted
         .iter()
         .filter_map(|(pool, names)| Some((pool.name.clone(), names.record?)))
@@ -161,6 +162,36 @@ fn say_surplus(draft: &mut Draft, pool: &Pool, existing: u32) {
                 pool.name, pool.replicas
             ),
         );
+    }
+}
+
+/// Machines that an earlier specification made: a template is written once, and only a rollout
+/// replaces machines.
+fn say_outdated(context: &Context<'_>, draft: &mut Draft) {
+    for pool in &context.wanted.pools {
+        let wanted = render::template_hash(context.wanted, pool);
+        let vms = context
+            .machines
+            .values()
+            .filter(|m| m.pool == pool.name)
+            .filter_map(|m| m.vm);
+        let outdated = |vm: &&Vm| {
+            vm.template_hash
+                .as_ref()
+                .is_some_and(|hash| *hash != wanted)
+        };
+        let count = vms.filter(outdated).count();
+        if count > 0 {
+            draft.hold_for_person(
+                Reason::Outdated,
+                format!(
+                    "{count} machines of pool {} were made from an earlier specification; this \
+                     release does not replace machines: set version, image, machine and placement \
+                     back",
+                    pool.name
+                ),
+            );
+        }
     }
 }
 
