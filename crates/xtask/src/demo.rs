@@ -68,7 +68,7 @@ async fn perform(project: &Project, options: &Options) -> Result<ExitCode> {
     if options.down {
         up::down(&options.infra).await?;
     } else {
-        print!("{PLAY_ON}");
+        print!("{}", play_on(&options.infra));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,16 +84,25 @@ impl Stopwatch {
     }
 }
 
-const PLAY_ON: &str = "
+/// What a person may try next, and how it all goes away.
+fn play_on(infra: &str) -> String {
+    let at = match infra {
+        "infra" => String::new(),
+        name => format!(" --name {name}"),
+    };
+    format!(
+        "
 Play on:
-  cargo xtask infra exec -- kubectl -n demo get guestcluster,vm,vmi,pod -o wide
-  cargo xtask infra exec -- kubectl -n demo describe guestcluster demo
-  cargo xtask infra exec -- kubectl --kubeconfig /var/tmp/guestcluster-infra/demo.kubeconfig get pods -A
-  cargo xtask infra status
-  cargo xtask infra fault restart demo/demo-cp-1
+  cargo xtask infra{at} exec -- kubectl -n demo get guestcluster,vm,vmi,pod -o wide
+  cargo xtask infra{at} exec -- kubectl -n demo describe guestcluster demo
+  cargo xtask infra{at} exec -- kubectl --kubeconfig /var/tmp/guestcluster-{infra}/demo.kubeconfig get pods -A
+  cargo xtask infra{at} fault restart demo/demo-cp-1
+  cargo xtask infra{at} status
 Take it down:
-  cargo xtask infra down
-";
+  cargo xtask infra{at} down
+"
+    )
+}
 
 fn install(project: &Project, infra: &Infra, progress: &Progress) -> Result<()> {
     let step = progress.step("helm install guestcluster-operator --wait");
