@@ -132,6 +132,19 @@ fn a_learner_is_gone_before_the_next_machine_joins() {
     assert!(!world.running().contains(&"prod-cp-2".to_owned()));
 }
 
+/// A learner without a machine would block every later join, and nobody would start it.
+#[test]
+fn a_learner_whose_machine_a_person_erased_is_taken_out() {
+    let mut world = World::new(11, prod().build());
+    reach(&mut world, |world| world.learner() == Some("prod-cp-2"));
+    world.erase("prod-cp-2");
+    settle(&mut world);
+    assert_eq!(
+        world.running(),
+        ["prod-cp-1", "prod-cp-3", "prod-cp-4", "prod-general-1"]
+    );
+}
+
 /// Its kubelet may still enter by itself, and it would be one too many if it had a successor.
 #[test]
 fn a_voter_whose_join_was_cut_short_comes_back_without_a_successor() {

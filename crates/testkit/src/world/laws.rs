@@ -198,8 +198,9 @@ impl World {
         if strategy.is_some_and(|strategy| strategy != "Always") {
             self.complain(format!("{machine}, which a person stopped, was taken away"));
         }
-        let told = recorded(&self.status()).any(|m| m.name == machine);
-        if !told && object.kind == Kind::VirtualMachine {
+        let told = recorded(&self.status())
+            .any(|m| m.name == machine && matches!(m.phase.as_str(), "Failed" | "Leaving"));
+        if !told {
             self.complain(format!("{machine} was taken away before status told of it"));
         }
     }

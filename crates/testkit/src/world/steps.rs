@@ -225,6 +225,21 @@ impl World {
         self.delete(Kind::Secret, name);
     }
 
+    /// A person deletes all that carries the machine's name.
+    pub fn erase(&mut self, machine: &str) {
+        self.note(format!("a person deletes all of {machine}"));
+        self.delete(Kind::VirtualMachine, machine);
+        self.delete(Kind::Service, machine);
+        self.delete(Kind::EndpointSlice, machine);
+        self.delete(
+            Kind::Secret,
+            &guestcluster_api::names::user_data_secret(machine),
+        );
+        self.objects
+            .disks
+            .remove(&guestcluster_api::names::root_disk(machine));
+    }
+
     /// A person deletes the machine's disk, data and all.
     pub fn destroy_disk(&mut self, machine: &str) {
         self.note(format!("a person deletes the disk of {machine}"));
