@@ -105,8 +105,10 @@ impl FakeMachine {
         ]
         .iter()
         .fold(text.to_owned(), |text, path| {
-            text.replace(path, &format!("{root}{path}"))
+            // The root may hold one of these paths itself, so it is put in last.
+            text.replace(path, &format!("\u{1}{path}"))
         })
+        .replace('\u{1}', &root.to_string())
         .replace("[ -b ", "[ -e ")
     }
 
