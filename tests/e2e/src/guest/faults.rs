@@ -164,14 +164,14 @@ pub async fn the_leaders_host_dies_and_the_api_answers(stage: &Stage) -> anyhow:
     let prober = Prober::start(cluster.guest_config().await?);
     tokio::time::sleep(Duration::from_secs(3)).await;
     stage.fault(Fault::KillHost(host.clone())).await?;
-    tokio::time::sleep(Duration::from_secs(75)).await;
+    tokio::time::sleep(Duration::from_secs(90)).await;
     let outcome = prober.stop().await?;
     println!("  {outcome:?}");
     let guest = cluster.nodes().await;
     stage.fault(Fault::ReviveHost(host)).await?;
     guest.context("the guest API does not answer with two of three members")?;
     // Until the dead machine's Pod is taken out of the Service, every third connection goes to it.
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_secs(75);
     anyhow::ensure!(outcome.window < limit, "{outcome:?}");
     until("etcd is whole", BACK, || async {
         cluster.etcd_is_whole().await.map(Some)
