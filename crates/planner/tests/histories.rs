@@ -115,11 +115,20 @@ fn what_a_person_deletes_of_a_joined_machine_costs_it_nothing_else() {
 fn all_vms_that_a_person_deleted_come_back_on_their_disks() {
     let mut world = calm(prod());
     let machines = world.running();
+    world.step(Step::CutGuest);
+    for _ in 0..5 {
+        world.reconcile(Mishap::None);
+    }
     for machine in &machines {
         world.delete_vm(machine);
     }
+    for _ in 0..60 {
+        world.pass(1);
+        world.reconcile(Mishap::None);
+    }
+    assert_eq!(world.running(), machines, "{}", world.log());
+    world.step(Step::MendGuest);
     settle(&mut world);
-    assert_eq!(world.running(), machines);
 }
 
 #[test]

@@ -103,10 +103,10 @@ fn ends_gone(mut world: World) -> Result<World, TestCaseError> {
 /// What was found becomes a named test instead of a line in a file of seeds.
 fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
-    // A case is a whole history: half of the usual number, which PROPTEST_CASES sets, takes half a
-    // minute of a core.
+    // A case is a whole history: a quarter of the usual number, which PROPTEST_CASES sets, takes half
+    // a minute of a core.
     ProptestConfig {
-        cases: usual.cases / 2,
+        cases: usual.cases / 4,
         failure_persistence: None,
         ..usual
     }
