@@ -16,18 +16,16 @@ use crate::cluster::Cluster;
 use crate::stage::Stage;
 use crate::wait::until;
 
-const ROUNDS: usize = 3;
-
 /// Sizes: control-plane machines and workers.
 const SIZES: [(u32, u32); 2] = [(1, 0), (3, 3)];
 
-/// Measures.
-pub async fn run(stage: &Stage, figures: &mut Figures) -> anyhow::Result<()> {
+/// Measures; each figure is the median of so many rounds.
+pub async fn run(stage: &Stage, figures: &mut Figures, rounds: usize) -> anyhow::Result<()> {
     for (control_plane, workers) in SIZES {
         let size = format!("{control_plane}_{workers}");
         let (mut hand, mut operator) = (Vec::new(), Vec::new());
         let (mut writes, mut first) = (Vec::new(), Vec::new());
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             let name = format!("hand-{control_plane}-{round}");
             hand.push(
                 by_hand(stage, &name, (control_plane, workers))

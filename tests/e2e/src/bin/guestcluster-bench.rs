@@ -18,6 +18,9 @@ struct Arguments {
     /// Write the figures as a flat JSON object.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// How often group guest measures each size; the median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
     /// The operator's static binary.
     #[arg(long)]
     operator: PathBuf,
@@ -104,7 +107,7 @@ async fn measure(arguments: &Arguments, group: Group) -> anyhow::Result<()> {
     install_operator(&stage).await?;
     let mut figures = Figures::default();
     match group {
-        Group::Guest => guest::run(&stage, &mut figures).await?,
+        Group::Guest => guest::run(&stage, &mut figures, arguments.rounds).await?,
         Group::Fleet => fleet::run(&stage, &mut figures).await?,
     }
     figures.write(&file)
