@@ -211,7 +211,9 @@ pub async fn a_join_cut_short_recovers(stage: &Stage) -> anyhow::Result<()> {
     let machines = cluster.control_plane().await?;
     println!("  {machine} was cut short; now there are {machines:?}");
     anyhow::ensure!(machines.len() == 3, "{machines:?}");
-    cluster.nodes_ready(3).await
+    cluster.nodes_ready(3).await?;
+    let arguments = ["-n", TENANT, "delete", "gc", "cut", "--timeout=180s"];
+    stage.kubectl(&arguments).await.map(drop)
 }
 
 /// Killed twenty times while a cluster is made, the operator makes each object once.
