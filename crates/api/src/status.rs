@@ -95,11 +95,11 @@ pub struct MachineStatus {
     /// Its etcd member, in hexadecimal as etcdctl prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_member: Option<String>,
-    /// UID of the instance in which it first booted. A machine that comes back as another instance
-    /// before it joined has had its first boot cut short.
+    /// UID of the instance in which it first booted. A machine that runs as another instance before
+    /// it joined was restarted in the middle of its first boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_instance: Option<String>,
-    /// Where it is in its life: Creating, Booting, Joined, Ready, Unhealthy, Stopped, Failed or
-    /// Leaving.
+    /// Where it is in its life: Wanted (its name is reserved), Creating, Booting, Joined, Ready,
+    /// Unhealthy, Stopped, Failed or Leaving.
     pub phase: String,
 }
