@@ -84,7 +84,7 @@ async fn nothing_is_left(cluster: &Cluster<'_>) -> anyhow::Result<()> {
     .await
 }
 
-/// A guest whose machines are frozen cannot hinder its deletion; its disks stay, labelled and
+/// A guest whose network is cut cannot hinder its deletion; its disks stay, labelled and
 /// without an owner.
 pub async fn a_dead_guest_is_deleted_and_its_disks_stay(stage: &Stage) -> anyhow::Result<()> {
     let cluster = Cluster::new(stage, "tenant-b", "twice");
