@@ -72,6 +72,9 @@ pub(crate) struct CloudConfig<'a> {
     /// of its Node.
     prefer_fqdn_over_hostname: bool,
     preserve_hostname: bool,
+    /// The machine finds its own name without a name server: kubelet looks it up each time it
+    /// registers, and waits for seconds where no server answers.
+    manage_etc_hosts: &'static str,
     write_files: Vec<File>,
     runcmd: Vec<Vec<&'a str>>,
 }
@@ -82,6 +85,7 @@ impl<'a> CloudConfig<'a> {
             hostname,
             prefer_fqdn_over_hostname: false,
             preserve_hostname: false,
+            manage_etc_hosts: "localhost",
             write_files,
             runcmd: vec![command],
         }

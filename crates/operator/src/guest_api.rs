@@ -34,6 +34,9 @@ use slim::{SlimNode, SlimToken, TOKEN_PREFIX, guest_node, node_patch, own_token}
 /// Namespace and name of the pod network's DaemonSet, whose annotation tells what was applied.
 const POD_NETWORK: (&str, &str) = ("kube-flannel", "kube-flannel");
 
+/// Namespace and name of the add-on that `kubeadm init` applies last.
+const LAST_OF_INIT: (&str, &str) = ("kube-system", "kube-proxy");
+
 /// Asks and changes one guest.
 #[derive(Debug)]
 pub struct GuestApi<'a> {
@@ -53,6 +56,14 @@ impl GuestApi<'_> {
             Ok(guest) => Probe::Known(guest),
             Err(error) => Probe::Unreachable(error.explain()),
         }
+    }
+
+    /// Whether `kubeadm init` has come to its end. A guest that does not say so has not told of it.
+    pub async fn has_finished_init(&self) -> bool {
+        let Ok(client) = self.client().await else {
+            return false;
+        };
+        matches!(self.daemon_set(&client, LAST_OF_INIT).await, Ok(Some(_)))
     }
 
     async fn ask(&self, known_tokens: &BTreeSet<String>) -> Result<Guest, Error> {
@@ -109,10 +120,17 @@ impl GuestApi<'_> {
     }
 
     async fn cni(&self, client: &Client) -> Result<Option<String>, Error> {
-        let (namespace, name) = POD_NETWORK;
-        let api = Api::<PartialObjectMeta<DaemonSet>>::namespaced(client.clone(), namespace);
-        let daemon_set = self.calls.read(&api, name).await.map_err(Error::Guest)?;
+        let daemon_set = self.daemon_set(client, POD_NETWORK).await?;
         Ok(daemon_set.and_then(|found| found.annotations().get(render::RENDER).cloned()))
+    }
+
+    async fn daemon_set(
+        &self,
+        client: &Client,
+        (namespace, name): (&str, &str),
+    ) -> Result<Option<PartialObjectMeta<DaemonSet>>, Error> {
+        let api = Api::namespaced(client.clone(), namespace);
+        self.calls.read(&api, name).await.map_err(Error::Guest)
     }
 
     /// Makes a token valid until `expires` (Unix seconds) for one machine.

@@ -36,6 +36,8 @@ pub struct Probes {
     pub guest: Asked<Guest>,
     /// Of its etcd.
     pub etcd: Asked<Etcd>,
+    /// `kubeadm init` was seen to have come to its end.
+    pub init_finished: bool,
     /// When they were asked for.
     pub asked: Option<Instant>,
 }

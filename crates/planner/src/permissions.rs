@@ -73,8 +73,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "cdi.kubevirt.io",
         &["datavolumes"],
-        &["get", "list", "watch", "create", "patch", "delete"],
-        "disks; patch lets go of retained ones",
+        &["get", "list", "watch", "create", "delete"],
+        "disks",
     ),
     rule(
         "cdi.kubevirt.io",
@@ -93,6 +93,12 @@ pub const RULES: &[Rule] = &[
         &["secrets"],
         &["get", "list", "watch", "create", "patch", "delete"],
         "authorities, kubeconfigs and first-boot documents",
+    ),
+    rule(
+        "rbac.authorization.k8s.io",
+        &["roles"],
+        &["create"],
+        "for each cluster, a Role that lets its tenant read its kubeconfig",
     ),
     rule(
         "",
@@ -149,6 +155,6 @@ pub const RULES: &[Rule] = &[
 pub const LEASE_RULES: &[Rule] = &[rule(
     "coordination.k8s.io",
     &["leases"],
-    &["get", "create", "update", "patch"],
+    &["get", "create", "update"],
     "elect one leader",
 )];

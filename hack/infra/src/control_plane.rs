@@ -118,6 +118,19 @@ impl ControlPlane<'_> {
         self.start("kube-proxy", flags(&[("config", &text(&file))]))
     }
 
+    /// Starts the name server of Pods and machines, which knows no name. Where none listens, a
+    /// question is refused by ICMP at first and then, the kernel sends such answers seldom, not at
+    /// all: whoever asks waits for seconds, as on no real network.
+    pub fn start_name_server(&self) -> anyhow::Result<()> {
+        let file = self.run.root().join("Corefile");
+        let config = format!(
+            ". {{\n    bind {ROUTER}\n    template ANY ANY {{\n        rcode NXDOMAIN\n    }}\n}}\n"
+        );
+        std::fs::write(&file, config)?;
+        let conf = text(&file);
+        self.start("coredns", vec!["-conf".to_owned(), conf])
+    }
+
     fn start(&self, name: &'static str, arguments: Vec<String>) -> anyhow::Result<()> {
         self.supervisor.start(Program {
             name,

@@ -185,6 +185,7 @@ impl SetUp {
             .map(|host| host.name.clone())
             .unwrap_or_default();
         control_plane.start_proxy(&first)?;
+        control_plane.start_name_server()?;
         let centre = self.data_centre(network, clients.clone())?;
         let hosts = Hosts::start(
             centre.clone(),

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 
 use anyhow::Context as _;
+use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::stage::{RELEASE, SYSTEM, Stage};
@@ -14,6 +15,7 @@ pub struct Write {
     /// Verb.
     pub verb: String,
     user: User,
+    request_received_timestamp: Timestamp,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
 }
@@ -61,6 +63,18 @@ impl Write {
             .map_or("", |object| &object.resource)
     }
 
+    /// The namespace of the object.
+    pub fn namespace(&self) -> &str {
+        self.object_ref
+            .as_ref()
+            .map_or("", |object| &object.namespace)
+    }
+
+    /// When it was asked for.
+    pub const fn at(&self) -> Timestamp {
+        self.request_received_timestamp
+    }
+
     fn code(&self) -> u16 {
         self.response_status
             .as_ref()
@@ -82,6 +96,9 @@ impl Write {
 pub struct Mark(u64);
 
 impl Mark {
+    /// The beginning of the log.
+    pub const START: Self = Self(0);
+
     /// The end of the log, now.
     pub fn now(stage: &Stage) -> anyhow::Result<Self> {
         let file = stage.infra()?.run_dir().audit_log();

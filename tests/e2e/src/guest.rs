@@ -4,9 +4,9 @@
 mod birth;
 mod cleanliness;
 mod ending;
+mod endpoints;
 mod faults;
 mod install;
-
 mod refusals;
 mod silence;
 
@@ -30,7 +30,12 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario!(birth::launcher_pods_are_guaranteed_with_whole_cpus),
         scenario!(birth::a_deployment_answers_through_a_service),
         scenario!(birth::secrets_hold_no_keys_after_join),
+        scenario!(birth::a_tenant_reads_its_kubeconfig_and_nothing_else),
+        scenario!(silence::a_newer_operator_writes_to_no_vm),
         scenario!(silence::kubectl_diff_is_empty),
+        scenario!(refusals::what_only_the_cluster_can_tell_becomes_a_condition),
+        scenario!(endpoints::endpoints_of_every_type_serve),
+        scenario!(faults::a_join_cut_short_recovers, faults),
         scenario!(silence::an_idle_operator_writes_nothing, faults),
         scenario!(
             faults::every_member_restarts_in_turn_with_a_new_address,
@@ -40,10 +45,8 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario!(faults::all_members_restart_at_once, faults),
         scenario!(faults::a_member_restarts_while_the_operator_is_down, faults),
         scenario!(faults::the_leaders_host_dies_and_the_api_answers, faults),
-        scenario!(refusals::what_only_the_cluster_can_tell_becomes_a_condition),
         scenario!(ending::a_protected_cluster_stays),
         scenario!(ending::a_deleted_cluster_leaves_nothing),
-        scenario!(faults::a_join_cut_short_recovers, faults),
         scenario!(
             faults::an_operator_killed_at_random_makes_nothing_twice,
             faults

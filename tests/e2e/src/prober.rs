@@ -18,15 +18,23 @@ pub struct Prober {
     task: JoinHandle<Outcome>,
 }
 
-/// What it found.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    /// Requests.
-    pub asked: u32,
-    /// Those that failed or took longer than two seconds.
-    pub failed: u32,
-    /// From the start of the first failed request to the start of the last.
-    pub window: Duration,
+/// What it found: for each request when it was begun, counted from the first, and whether it was
+/// answered within two seconds.
+#[derive(Clone, Debug)]
+pub struct Outcome(Vec<(Duration, bool)>);
+
+impl Outcome {
+    /// Requests begun from then on, and how many of them failed.
+    pub fn since(&self, then: Duration) -> (usize, usize) {
+        let asked = || self.0.iter().filter(|(begun, _)| *begun >= then);
+        (asked().count(), asked().filter(|(_, ok)| !ok).count())
+    }
+
+    /// When the last request began that failed.
+    pub fn last_failure(&self) -> Option<Duration> {
+        let failed = self.0.iter().filter(|(_, ok)| !ok);
+        failed.map(|(begun, _)| *begun).max()
+    }
 }
 
 impl Prober {
@@ -52,37 +60,24 @@ impl Prober {
 async fn probe(config: Config, mut stopped: oneshot::Receiver<()>) -> Outcome {
     let mut requests = JoinSet::new();
     let mut ticks = tokio::time::interval(PERIOD);
+    let start = Instant::now();
     let mut number = 0_u32;
     loop {
         tokio::select! {
             _ = ticks.tick() => {
                 let config = config.clone();
-                let started = Instant::now();
+                let begun = start.elapsed();
                 let write = number.is_multiple_of(2);
                 number += 1;
                 requests.spawn(async move {
                     let answered = tokio::time::timeout(LIMIT, ask(config, write)).await;
-                    (started, matches!(answered, Ok(Ok(()))))
+                    (begun, matches!(answered, Ok(Ok(()))))
                 });
             }
             _ = &mut stopped => break,
         }
     }
-    let all = requests.join_all().await;
-    let failures = || {
-        all.iter()
-            .filter(|(_, ok)| !ok)
-            .map(|(started, _)| *started)
-    };
-    let window = failures()
-        .max()
-        .zip(failures().min())
-        .map(|(last, first)| last - first);
-    Outcome {
-        asked: number,
-        failed: u32::try_from(failures().count()).unwrap_or(u32::MAX),
-        window: window.unwrap_or_default(),
-    }
+    Outcome(requests.join_all().await)
 }
 
 async fn ask(config: Config, write: bool) -> anyhow::Result<()> {

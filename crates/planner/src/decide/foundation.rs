@@ -102,6 +102,9 @@ pub(super) fn kubeconfig(context: &Context<'_>, draft: &mut Draft) -> Flow {
     let ready = context.seen.secrets.contains_key(&authority);
     let endpoint = context.endpoint().filter(|_| ready);
     if let (false, Some(endpoint)) = (context.seen.secrets.contains_key(&name), endpoint) {
+        if is_taken(context, draft, &name) {
+            return Flow::Stop;
+        }
         let metadata = render::secret_metadata(context.wanted, &name, secret_purpose::KUBECONFIG);
         draft.act(Action::MintKubeconfig { endpoint, metadata });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use guestcluster_api::labels;
+use guestcluster_api::{labels, names};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::Api;
@@ -166,6 +166,36 @@ pub async fn secrets_hold_no_keys_after_join(stage: &Stage) -> anyhow::Result<()
         Ok((!tokens.iter().any(is_token)).then_some(()))
     })
     .await
+}
+
+/// A tenant to whom both roles are bound manages its clusters and reads their kubeconfig, and
+/// neither keys nor machines.
+pub async fn a_tenant_reads_its_kubeconfig_and_nothing_else(stage: &Stage) -> anyhow::Result<()> {
+    let role = format!("--role={}", names::secrets::kubeconfig(PROD));
+    for role in ["--clusterrole=guestcluster-tenant", &role] {
+        let name = format!("jane-{}", role.trim_start_matches("--").replace('=', "-"));
+        let bind = ["-n", TENANT, "create", "rolebinding", &name, role];
+        stage.kubectl(&[&bind[..], &["--user=jane"]].concat()).await?;
+    }
+    let ask = |verb: &'static str, what: String| async move {
+        let arguments = ["-n", TENANT, "--as=jane", "auth", "can-i", verb, &what];
+        // A plain no ends with an error code.
+        let answer = stage.kubectl(&arguments).await;
+        answer.is_ok_and(|said| said.starts_with("yes"))
+    };
+    for (verb, what, may) in [
+        ("create", "guestclusters".to_owned(), true),
+        ("get", format!("secret/{}", names::secrets::kubeconfig(PROD)), true),
+        ("update", format!("secret/{}", names::secrets::kubeconfig(PROD)), false),
+        ("get", format!("secret/{}", names::secrets::ca(PROD)), false),
+        ("list", "secrets".to_owned(), false),
+        ("get", "virtualmachines".to_owned(), false),
+        ("get", "pods".to_owned(), false),
+    ] {
+        anyhow::ensure!(ask(verb, what.clone()).await == may, "{verb} {what}: not {may}");
+    }
+    let bindings = ["-n", TENANT, "delete", "rolebinding", "--all"];
+    stage.kubectl(&bindings).await.map(drop)
 }
 
 /// A Deployment on all workers answers through its Service: asked through the guest's API, from

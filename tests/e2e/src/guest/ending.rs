@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use guestcluster_api::labels;
-use guestcluster_infra::faults::Fault;
 use serde_json::json;
 
 use super::{PROD, TENANT};
@@ -84,8 +84,8 @@ async fn nothing_is_left(cluster: &Cluster<'_>) -> anyhow::Result<()> {
     .await
 }
 
-/// A guest whose network is cut cannot hinder its deletion; its disks stay, labelled and
-/// without an owner.
+/// A guest whose API server is gone cannot hinder its deletion; its disks stay, labelled and without
+/// an owner.
 pub async fn a_dead_guest_is_deleted_and_its_disks_stay(stage: &Stage) -> anyhow::Result<()> {
     let cluster = Cluster::new(stage, "tenant-b", "twice");
     let patch = json!({ "spec": { "deletion": { "disks": "Retain" } } }).to_string();
@@ -101,9 +101,7 @@ pub async fn a_dead_guest_is_deleted_and_its_disks_stay(stage: &Stage) -> anyhow
             &patch,
         ])
         .await?;
-    for machine in cluster.vms().await?.into_keys() {
-        stage.fault(Fault::Cut(cluster.target(&machine))).await?;
-    }
+    kill_api(&cluster).await?;
     stage
         .kubectl(&["-n", "tenant-b", "delete", "gc", "twice", "--timeout=240s"])
         .await?;
@@ -129,4 +127,16 @@ pub async fn a_dead_guest_is_deleted_and_its_disks_stay(stage: &Stage) -> anyhow
         .await?;
     anyhow::ensure!(left.is_empty(), "{left}");
     Ok(())
+}
+
+/// Its static Pods are taken from the only control-plane machine.
+async fn kill_api(cluster: &Cluster<'_>) -> anyhow::Result<()> {
+    let machine = cluster.control_plane().await?.pop().context("no machine")?;
+    let kill = ["sh", "-c", "rm /etc/kubernetes/manifests/*.yaml"];
+    let target = cluster.target(&machine);
+    cluster.stage.on_console(target, &kill).await?;
+    until("the API server is gone", Duration::from_secs(60), || async {
+        Ok(cluster.nodes().await.is_err().then_some(()))
+    })
+    .await
 }

@@ -186,6 +186,7 @@ pub async fn what_only_the_cluster_can_tell_becomes_a_condition(
     )
     .await?;
     unmarked_namespace(stage).await?;
+    a_name_that_is_taken(stage).await?;
     five_on_four_hosts(stage).await?;
     endpoint_that_never_comes(stage).await
 }
@@ -247,6 +248,30 @@ async fn unmarked_namespace(stage: &Stage) -> anyhow::Result<()> {
         .await?;
     nothing_was_made(&cluster).await?;
     delete(&cluster).await
+}
+
+/// A Secret of somebody else's has a name that the cluster needs: it is told of, and left alone.
+async fn a_name_that_is_taken(stage: &Stage) -> anyhow::Result<()> {
+    let cluster = Cluster::new(stage, "refusals", "taken");
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": "taken-ca", "namespace": "refusals" },
+        "stringData": { "theirs": "stays" },
+    });
+    let theirs = theirs.to_string();
+    stage.kubectl_with(&["apply", "-f", "-"], &theirs).await?;
+    cluster.apply(1, &json!({})).await?;
+    let words = ["taken-ca is taken by", "remove or rename it"];
+    cluster
+        .condition_says("Stalled", "True", "NameTaken", &words)
+        .await?;
+    nothing_was_made(&cluster).await?;
+    delete(&cluster).await?;
+    let value = "jsonpath={.data.theirs}";
+    let stays = ["-n", "refusals", "get", "secret", "taken-ca", "-o", value];
+    anyhow::ensure!(stage.kubectl(&stays).await? == "c3RheXM=", "it was changed");
+    let arguments = ["-n", "refusals", "delete", "secret", "taken-ca"];
+    stage.kubectl(&arguments).await.map(drop)
 }
 
 /// Four hosts of which each could take one: no fifth machine, and each host that does not count is

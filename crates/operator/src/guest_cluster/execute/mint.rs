@@ -6,8 +6,9 @@ use guestcluster_pki::{
 };
 use guestcluster_planner::action::Authority;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::Role;
 use kube::core::PartialObjectMeta;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::{Context, Round};
 use crate::error::Error;
@@ -41,7 +42,8 @@ impl Context {
             .map(drop)
     }
 
-    /// Makes the administrator's kubeconfig.
+    /// Makes the administrator's kubeconfig, and before it the Role that lets a tenant read it: where
+    /// the Secret is, so is the Role.
     pub(super) async fn mint_kubeconfig(
         &self,
         round: &Round<'_>,
@@ -62,9 +64,29 @@ impl Context {
             credentials: &credentials,
         };
         let data = kubeconfig.render().map_err(Error::Minting)?.to_secret();
+        self.create_reader_role(round, metadata).await?;
         self.create_secret(round, (metadata, CLUSTER_SECRET_TYPE), &data)
             .await
             .map(drop)
+    }
+
+    /// Makes a Role that may read the Secret of this metadata and nothing else. It is not watched:
+    /// its owner takes it along when it goes.
+    async fn create_reader_role(&self, round: &Round<'_>, secret: &Value) -> Result<(), Error> {
+        let body = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": secret,
+            "rules": [{
+                "apiGroups": [""],
+                "resources": ["secrets"],
+                "resourceNames": [secret["name"]],
+                "verbs": ["get"],
+            }],
+        });
+        let api = self.api::<PartialObjectMeta<Role>>(round);
+        self.writer.create(&api, &body).await?;
+        Ok(())
     }
 
     /// Makes a Secret; `true` if this call made it.

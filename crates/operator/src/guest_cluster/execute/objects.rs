@@ -198,7 +198,7 @@ impl Context {
         }
     }
 
-    fn api<K>(&self, round: &Round<'_>) -> Api<K>
+    pub(super) fn api<K>(&self, round: &Round<'_>) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {

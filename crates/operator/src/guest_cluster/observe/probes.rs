@@ -38,15 +38,22 @@ impl Context {
             return;
         }
         let time = monotonic();
+        let initialised = is_initialised(subject);
         let stale = self.memories.take_stale(subject.key);
         let settled = self.memories.is_settled(subject.key);
         if stale || is_due(&memory.probes, settled, time) {
-            let (guest, etcd) =
-                futures::join!(self.ask_guest(subject, seen), self.ask_etcd(subject, seen));
+            let known = initialised || memory.probes.init_finished;
+            let (guest, etcd, finished) = futures::join!(
+                self.ask_guest(subject, seen),
+                self.ask_etcd(subject, seen),
+                self.ask_init(subject, seen, known)
+            );
             memory.probes.asked = Some(time);
+            memory.probes.init_finished = finished;
             memory.probes.guest.take_in(guest);
             memory.probes.etcd.take_in(etcd);
         }
+        seen.init_unfinished = !initialised && !memory.probes.init_finished;
         seen.guest = memory.probes.guest.answer.clone();
         seen.etcd = memory.probes.etcd.answer.clone();
     }
@@ -59,17 +66,29 @@ impl Context {
         let Some(door) = endpoint_door(subject, seen) else {
             return Probe::NotAsked;
         };
+        let guest = self.guest_api(&door);
         let tokens: BTreeSet<String> = seen
             .secrets
             .values()
             .filter_map(|secret| secret.token_id.clone())
             .collect();
-        let guest = GuestApi {
+        guest.observe(&tokens).await
+    }
+
+    /// Whether `kubeadm init` has come to its end, which is asked until it is `known`.
+    async fn ask_init(&self, subject: &Subject<'_>, seen: &Observed, known: bool) -> bool {
+        match endpoint_door(subject, seen).filter(|_| !known) {
+            Some(door) => self.guest_api(&door).has_finished_init().await,
+            None => known,
+        }
+    }
+
+    const fn guest_api<'a>(&'a self, door: &'a Door) -> GuestApi<'a> {
+        GuestApi {
             doors: &self.doors,
             calls: &self.guest_calls,
-            door: &door,
-        };
-        guest.observe(&tokens).await
+            door,
+        }
     }
 
     async fn ask_etcd(
@@ -90,18 +109,18 @@ impl Context {
 /// A guest is asked once its control plane has answered a probe of KubeVirt's or ours, and no more
 /// once it is to go: a deletion does not depend on it.
 fn matters(subject: &Subject<'_>, seen: &Observed) -> bool {
-    let initialised = subject
-        .cluster
-        .status
-        .as_ref()
-        .is_some_and(|status| status.initialised);
     let control_plane =
         |pool: Option<&String>| pool.is_some_and(|pool| pool == names::CONTROL_PLANE_POOL);
     let serves = seen
         .vms
         .values()
         .any(|vm| vm.ready && control_plane(vm.meta.pool.as_ref()));
-    !subject.wanted.identity.deleting && (initialised || serves)
+    !subject.wanted.identity.deleting && (is_initialised(subject) || serves)
+}
+
+fn is_initialised(subject: &Subject<'_>) -> bool {
+    let status = subject.cluster.status.as_ref();
+    status.is_some_and(|status| status.initialised)
 }
 
 /// Whether it is time to ask again. A guest that stays silent is asked less and less often: each
