@@ -206,5 +206,5 @@ fn addresses_of_a_machine() {
 #[test]
 fn the_pod_network() {
     let wanted = wanted(&prod().build());
-    insta::assert_yaml_snapshot!("flannel", render::flannel(&wanted));
+    insta::assert_yaml_snapshot!("flannel", render::flannel(&wanted, ("192.0.2.10", 6443)));
 }

@@ -112,14 +112,14 @@ pub(super) fn kubeconfig(context: &Context<'_>, draft: &mut Draft) -> Flow {
 }
 
 pub(super) fn cni(context: &Context<'_>, draft: &mut Draft) -> Flow {
-    let Some(guest) = context.seen.guest.known() else {
+    let (Some(guest), Some((host, port))) = (context.seen.guest.known(), context.endpoint()) else {
         return Flow::Next;
     };
-    let digest = render::cni_digest(context.wanted);
+    let digest = render::cni_digest(context.wanted, (&host, port));
     if context.wanted.cni == Cni::Flannel && guest.cni.as_ref() != Some(&digest) {
         draft.act(Action::ApplyCni {
             digest,
-            objects: render::flannel(context.wanted),
+            objects: render::flannel(context.wanted, (&host, port)),
         });
     }
     Flow::Next

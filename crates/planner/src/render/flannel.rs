@@ -46,17 +46,20 @@ CONF
 done
 "#;
 
+/// `host` and port of the guest's API.
+type Endpoint<'a> = (&'a str, u16);
+
 /// Digest that the applied DaemonSet carries when the pod network is as wanted.
-pub fn cni_digest(wanted: &Wanted) -> String {
-    digest(&json!(objects(wanted, "")).to_string(), 16)
+pub fn cni_digest(wanted: &Wanted, endpoint: Endpoint<'_>) -> String {
+    digest(&json!(objects(wanted, endpoint, "")).to_string(), 16)
 }
 
 /// The objects of the pod network, in order.
-pub fn flannel(wanted: &Wanted) -> Vec<Value> {
-    objects(wanted, &cni_digest(wanted))
+pub fn flannel(wanted: &Wanted, endpoint: Endpoint<'_>) -> Vec<Value> {
+    objects(wanted, endpoint, &cni_digest(wanted, endpoint))
 }
 
-fn objects(wanted: &Wanted, digest: &str) -> Vec<Value> {
+fn objects(wanted: &Wanted, endpoint: Endpoint<'_>, digest: &str) -> Vec<Value> {
     let network = json!({
         "Network": wanted.network.pod_cidr,
         "EnableIPv4": true,
@@ -98,11 +101,11 @@ fn objects(wanted: &Wanted, digest: &str) -> Vec<Value> {
             "metadata": in_namespace,
             "data": { "net-conf.json": network.to_string() },
         }),
-        daemon_set(digest),
+        daemon_set(endpoint, digest),
     ]
 }
 
-fn daemon_set(digest: &str) -> Value {
+fn daemon_set(endpoint: Endpoint<'_>, digest: &str) -> Value {
     let selector = json!({ "app": "flannel" });
     json!({
         "apiVersion": "apps/v1",
@@ -122,7 +125,7 @@ fn daemon_set(digest: &str) -> Value {
                     "serviceAccountName": NAME,
                     "terminationGracePeriodSeconds": 2,
                     "tolerations": [{ "operator": "Exists" }],
-                    "containers": [flanneld(), cni_config()],
+                    "containers": [flanneld(endpoint), cni_config()],
                     "volumes": [
                         host_path("run", "/run/flannel"),
                         host_path("cni", "/etc/cni/net.d"),
@@ -138,7 +141,11 @@ fn host_path(name: &str, path: &str) -> Value {
     json!({ "name": name, "hostPath": { "path": path, "type": "DirectoryOrCreate" } })
 }
 
-fn flanneld() -> Value {
+/// It asks the API at the guest's endpoint, as the kubelet does: the Service `kubernetes` leads
+/// nowhere before kube-proxy runs on the Node, and each failed start would be answered with a longer
+/// wait.
+fn flanneld((host, port): Endpoint<'_>) -> Value {
+    let value = |name: &str, value: &str| json!({ "name": name, "value": value });
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     json!({
         "name": "flanneld",
@@ -146,7 +153,12 @@ fn flanneld() -> Value {
         "imagePullPolicy": "IfNotPresent",
         "command": ["/opt/bin/flanneld"],
         "args": ["--ip-masq", "--kube-subnet-mgr"],
-        "env": [field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")],
+        "env": [
+            value("KUBERNETES_SERVICE_HOST", host),
+            value("KUBERNETES_SERVICE_PORT", &port.to_string()),
+            field("POD_NAME", "metadata.name"),
+            field("POD_NAMESPACE", "metadata.namespace"),
+        ],
         "resources": { "requests": { "cpu": "20m", "memory": "30Mi" } },
         "securityContext": { "capabilities": { "add": ["NET_ADMIN", "NET_RAW"] } },
         "volumeMounts": [

@@ -54,7 +54,8 @@ pub(super) async fn by_hand(
     let machine = |pool: &Pool, n: u32| guestcluster_api::names::machine(name, &pool.name, n);
     hand.start(masters, &machine(masters, 1), true).await?;
     hand.nodes(1, false).await?;
-    for object in render::flannel(&hand.wanted) {
+    let endpoint = (&*hand.endpoint.host, hand.endpoint.port);
+    for object in render::flannel(&hand.wanted, endpoint) {
         hand.apply(&hand.guest, &object).await?;
     }
     if let Some(pool) = pool(Role::Worker) {
