@@ -9,6 +9,7 @@
 //! - A member counts as healthy only if it answered for itself and knows a leader.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use guestcluster_planner::observed::{Etcd, EtcdMember, Probe};
 use guestcluster_shell::apply::Writer;
@@ -18,6 +19,7 @@ use kube::Client;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::doors::{Door, Doors};
 use crate::error::Error;
@@ -32,8 +34,17 @@ pub struct EtcdClient<'a> {
     pub doors: &'a Doors,
     /// Bounds each call.
     pub calls: &'a Writer,
-    /// The members' machines, with their doors.
-    pub members: &'a BTreeMap<String, Door>,
+    /// The members' machines, with the way to each.
+    pub members: &'a BTreeMap<String, MemberDoor>,
+}
+
+/// The way to one member.
+#[derive(Clone, Debug)]
+pub struct MemberDoor {
+    /// Where it is.
+    pub door: Door,
+    /// How long to wait until it has said how it is.
+    pub patience: Duration,
 }
 
 #[derive(Debug, Deserialize)]
@@ -105,16 +116,16 @@ impl EtcdClient<'_> {
 
     /// Asks all members at once what they say of themselves.
     async fn statuses(&self) -> BTreeMap<String, Status> {
-        let ask = |machine: &'_ String| {
-            let machine = machine.clone();
+        let ask = |(machine, member): (&String, &MemberDoor)| {
+            let (machine, patience) = (machine.clone(), member.patience);
             async move {
-                let answer = self
-                    .post(&machine, "/v3/maintenance/status", &json!({}))
-                    .await;
-                answer.ok().map(|status: Status| (machine, status))
+                let body = json!({});
+                let answer = self.post(&machine, "/v3/maintenance/status", &body);
+                let status: Status = timeout(patience, answer).await.ok()?.ok()?;
+                Some((machine, status))
             }
         };
-        futures::future::join_all(self.members.keys().map(ask))
+        futures::future::join_all(self.members.iter().map(ask))
             .await
             .into_iter()
             .flatten()
@@ -127,11 +138,11 @@ impl EtcdClient<'_> {
         path: &str,
         body: &Value,
     ) -> Result<T, Error> {
-        let door = self
+        let member = self
             .members
             .get(machine)
             .ok_or_else(|| Error::Gone(format!("{machine} has no address")))?;
-        let client: Client = self.doors.open(door).await?;
+        let client: Client = self.doors.open(&member.door).await?;
         let request = Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes())

@@ -164,8 +164,9 @@ impl GuestApi<'_> {
         let expiration = json!(ByteString(expiration.into_bytes()));
         let patch = json!([{ "op": "replace", "path": "/data/expiration", "value": expiration }]);
         let api = self.token_api().await?;
-        self.json_patch(&api, &format!("{TOKEN_PREFIX}{id}"), patch)
-            .await
+        let name = format!("{TOKEN_PREFIX}{id}");
+        let patched = self.calls.patch(&api, &name, patch).await;
+        patched.map_err(Error::Guest).map(drop)
     }
 
     /// Takes a token back. One that is not there counts as taken back.
@@ -196,8 +197,9 @@ impl GuestApi<'_> {
         let api = Api::<SlimNode>::all(self.client().await?);
         let node = self.calls.read(&api, name).await.map_err(Error::Guest)?;
         let node = node.ok_or_else(|| Error::Gone(format!("the guest has no Node {name}")))?;
-        self.json_patch(&api, name, node_patch(&node, labels, taint_control_plane))
-            .await
+        let patch = node_patch(&node, labels, taint_control_plane);
+        let patched = self.calls.patch(&api, name, patch).await;
+        patched.map_err(Error::Guest).map(drop)
     }
 
     /// Applies objects of any kind, in order.
@@ -215,25 +217,6 @@ impl GuestApi<'_> {
                 .map_err(Error::Guest)?;
         }
         Ok(())
-    }
-
-    async fn json_patch<K>(&self, api: &Api<K>, name: &str, steps: Value) -> Result<(), Error>
-    where
-        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-    {
-        let patch = serde_json::from_value(steps)
-            .map_err(|error| Error::Malformed(format!("patch of {name}: {error}")))?;
-        let patch = Patch::Json::<()>(patch);
-        let params = PatchParams {
-            field_manager: Some(labels::managers::GUEST.to_owned()),
-            ..PatchParams::default()
-        };
-        let patched = api.patch(name, &params, &patch);
-        self.calls
-            .within(format!("patch {name}"), patched)
-            .await
-            .map_err(Error::Guest)
-            .map(drop)
     }
 
     async fn token_api(&self) -> Result<Api<PartialObjectMeta<Secret>>, Error> {

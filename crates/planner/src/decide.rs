@@ -109,6 +109,12 @@ impl Draft {
         self.plan.actions.iter().any(Action::disruptive)
     }
 
+    /// A machine of this pool begins its first boot in this plan.
+    pub(crate) fn begins_join(&self, pool: &str) -> bool {
+        let begins = |action: &Action| matches!(action, Action::WriteUserData(data) if data.pool == pool);
+        self.plan.actions.iter().any(begins)
+    }
+
     pub(crate) fn hold(&mut self, reason: Reason, message: impl Into<String>) {
         let message = message.into();
         self.plan.holds.push(Hold {

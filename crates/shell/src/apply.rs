@@ -191,6 +191,33 @@ impl Writer {
         self.within(call::<K>("get", name), api.get_opt(name)).await
     }
 
+    /// Changes an object by a JSON patch (RFC 6902) that first tests what was observed.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if a test fails: the object is not as observed any more.
+    pub async fn patch<K>(&self, api: &Api<K>, name: &str, steps: Value) -> Result<K>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        let call = format!("patch {name}");
+        let patch = serde_json::from_value(steps).map_err(|error| Error::Malformed {
+            call: call.clone(),
+            reason: error.to_string(),
+        })?;
+        let params = PatchParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Json::<()>(patch);
+        match self.within(call, api.patch(name, &params, &patch)).await {
+            Err(Error::Kube {
+                call,
+                source: kube::Error::Api(status),
+            }) if is_failed_test(&status) => Err(Error::Changed { call }),
+            other => other,
+        }
+    }
+
     /// Runs one call of the client under the writer's timeout. `call` is a verb and an object.
     pub async fn within<T>(
         &self,
@@ -234,6 +261,13 @@ fn is_marked<K: Resource>(object: &K) -> bool {
 }
 
 /// A verb and an object, for the messages of errors.
+/// The server reports a failed `test` step as Invalid without naming a field; what it finds
+/// malformed in the outcome comes with the field at fault.
+fn is_failed_test(status: &kube::core::Status) -> bool {
+    let causes = status.details.as_ref().map(|details| &details.causes);
+    status.is_invalid() && causes.is_none_or(Vec::is_empty)
+}
+
 fn call<K: Resource<DynamicType = ()>>(verb: &str, name: &str) -> String {
     format!("{verb} {} {name}", K::kind(&()))
 }

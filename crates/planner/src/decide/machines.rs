@@ -1,8 +1,7 @@
 //! Makes the machines that are missing.
 //!
-//! The first control-plane machine initialises the guest. Once it answers, everything else joins at
-//! once: kubeadm waits while etcd has a learner, so that joins of control-plane machines queue up by
-//! themselves (ADR 0005). Later additions to a control plane come one at a time.
+//! The first control-plane machine initialises the guest. Once it answers, all workers join, and the
+//! other control-plane machines each as soon as the one before it votes in etcd (ADR 0005).
 
 use std::collections::BTreeMap;
 
@@ -257,7 +256,7 @@ fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)
     if !comes_back {
         let address = service.and_then(|service| service.cluster_ip.clone());
         let has_address = pool.role == Role::Worker || address.is_some();
-        let boot = first_boot(context, pool, name);
+        let boot = first_boot(context, draft, (pool, name));
         let (Some(boot), true, Some(endpoint)) = (boot, has_address, context.endpoint()) else {
             return;
         };
@@ -294,7 +293,11 @@ fn has_its_disk(draft: &mut Draft, machine: &MachineView<'_>) -> bool {
 }
 
 /// How the machine comes in, if its turn has come.
-fn first_boot(context: &Context<'_>, pool: &Pool, name: &str) -> Option<FirstBoot> {
+fn first_boot(
+    context: &Context<'_>,
+    draft: &Draft,
+    (pool, name): (&Pool, &str),
+) -> Option<FirstBoot> {
     if !context.initialised() {
         let leads = pool.role == Role::ControlPlane && leads(context, pool, name);
         return leads.then_some(FirstBoot::Init);
@@ -303,13 +306,13 @@ fn first_boot(context: &Context<'_>, pool: &Pool, name: &str) -> Option<FirstBoo
     if pool.role == Role::Worker {
         return Some(FirstBoot::JoinWorker);
     }
+    // etcd takes one learner at a time. A machine that joined meanwhile would wait for its turn with
+    // its kubelet running, which tries ever more seldom to reach an API server that is not there yet.
     let with_vm = |m: &&MachineView<'_>| m.pool == pool.name && m.vm.is_some();
     let control_plane = context.machines.values().filter(with_vm);
-    let (joined, on_its_way): (Vec<_>, Vec<_>) = control_plane
-        .filter(|m| m.phase() != Phase::Leaving)
-        .partition(|m| m.has_joined());
-    let is_new = joined.len() == 1;
-    (is_new || on_its_way.is_empty()).then_some(FirstBoot::JoinControlPlane)
+    let mut others = control_plane.filter(|m| m.phase() != Phase::Leaving);
+    let free = others.all(|m| m.has_joined() || m.votes()) && !draft.begins_join(&pool.name);
+    free.then_some(FirstBoot::JoinControlPlane)
 }
 
 /// Whether this machine initialises the guest: it has begun to, or none has and it is the first by

@@ -2,13 +2,11 @@
 
 use std::fmt::Debug;
 
-use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Result, Writer, call};
-use crate::error::Error;
+use super::{Result, Writer};
 
 impl Writer {
     /// Adds a finalizer to the object as observed. Does nothing, and answers `None`, if it is
@@ -26,7 +24,7 @@ impl Writer {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
         match addition(seen.uid().as_deref(), seen.finalizers(), finalizer) {
-            Some(steps) => self.guarded_patch(api, seen, steps).await.map(Some),
+            Some(steps) => self.patch(api, &seen.name_any(), steps).await.map(Some),
             None => Ok(None),
         }
     }
@@ -48,45 +46,10 @@ impl Writer {
         let Some(steps) = removal(seen.uid().as_deref(), seen.finalizers(), finalizer) else {
             return Ok(None);
         };
-        match self.guarded_patch(api, seen, steps).await {
+        match self.patch(api, &seen.name_any(), steps).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-
-    async fn guarded_patch<K>(&self, api: &Api<K>, seen: &K, steps: Value) -> Result<K>
-    where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-    {
-        let name = seen.name_any();
-        let call = call::<K>("patch the finalizers of", &name);
-        let patch = serde_json::from_value(steps).map_err(|error| Error::Malformed {
-            call: call.clone(),
-            reason: error.to_string(),
-        })?;
-        let params = PatchParams {
-            field_manager: Some(self.manager.to_owned()),
-            ..PatchParams::default()
-        };
-        match self
-            .within(call, api.patch(&name, &params, &Patch::Json::<()>(patch)))
-            .await
-        {
-            // The server reports a failed `test` step as Invalid without naming a field; a
-            // finalizer that it finds malformed comes with the field at fault.
-            Err(Error::Kube {
-                call,
-                source: kube::Error::Api(status),
-            }) if status.is_invalid()
-                && status
-                    .details
-                    .as_ref()
-                    .is_none_or(|details| details.causes.is_empty()) =>
-            {
-                Err(Error::Changed { call })
-            }
-            other => other,
         }
     }
 }

@@ -11,7 +11,7 @@ use guestcluster_shell::apply::{Deleted, Target};
 use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::error::Error as CallError;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
-use kube::api::{ObjectMeta, Patch, PatchParams, PropagationPolicy};
+use kube::api::{ObjectMeta, PropagationPolicy};
 use kube::core::{NamespaceResourceScope, PartialObjectMeta, PartialObjectMetaExt};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
@@ -176,16 +176,8 @@ impl Context {
     ) -> Result<(), Error> {
         let api = self.api::<PartialObjectMeta<PersistentVolumeClaim>>(round);
         if let Some(claim) = self.writer.read(&api, &disk.name).await? {
-            let patch = serde_json::from_value(release(&claim, labels))
-                .map_err(|error| Error::Malformed(error.to_string()))?;
-            let patch = Patch::Json::<()>(patch);
-            let params = PatchParams {
-                field_manager: Some(guestcluster_api::labels::managers::OPERATOR.to_owned()),
-                ..PatchParams::default()
-            };
-            let call = format!("release PersistentVolumeClaim {}", disk.name);
-            let patched = api.patch(&disk.name, &params, &patch);
-            let written = self.writer.within(call, patched).await?;
+            let patch = release(&claim, labels);
+            let written = self.writer.patch(&api, &disk.name, patch).await?;
             self.ledger.wrote(round.subject.key, &written, monotonic());
         }
         match disk.kind {

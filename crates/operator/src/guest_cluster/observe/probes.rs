@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use guestcluster_api::names;
+use guestcluster_bootstrap::API_SERVER_PORT;
 use guestcluster_planner::action::Authority;
-use guestcluster_planner::observed::{Observed, Probe};
+use guestcluster_planner::observed::{Meta, Observed, Probe};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::{Instant, monotonic};
 
 use super::Subject;
 use crate::doors::Door;
-use crate::etcd::{CLIENT_PORT, EtcdClient};
+use crate::etcd::{CLIENT_PORT, EtcdClient, MemberDoor};
 use crate::guest_api::GuestApi;
 use crate::guest_cluster::Context;
 use crate::memory::{Memory, Probes, TOLERATED};
@@ -24,6 +25,12 @@ const SETTLED: Duration = Duration::from_secs(45);
 const WAVERING: Duration = Duration::from_secs(1);
 /// The longest that a guest which does not answer is left alone while something is on its way.
 const SILENT: Duration = Duration::from_secs(15);
+
+/// How long a member of etcd may take to say how it is.
+const PATIENT: Duration = Duration::from_millis(2500);
+/// The same where the machine's API server, which needs it, does not answer either. While a member
+/// joins, it serves nobody for seconds, and the plan would wait for it.
+const DOUBTFUL: Duration = Duration::from_millis(500);
 
 impl Context {
     /// Asks the guest, or answers from memory.
@@ -41,7 +48,7 @@ impl Context {
         let initialised = is_initialised(subject);
         let stale = self.memories.take_stale(subject.key);
         let settled = self.memories.is_settled(subject.key);
-        if stale || is_due(&memory.probes, settled, time) {
+        if stale || is_due(&memory.probes, (initialised, settled), time) {
             let known = initialised || memory.probes.init_finished;
             let (guest, etcd, finished) = futures::join!(
                 self.ask_guest(subject, seen),
@@ -54,7 +61,14 @@ impl Context {
             memory.probes.etcd.take_in(etcd);
         }
         seen.init_unfinished = !initialised && !memory.probes.init_finished;
-        seen.guest = memory.probes.guest.answer.clone();
+        // A first machine that still boots owes no answer.
+        let owed = initialised || serves(seen);
+        let answer = memory.probes.guest.answer.clone();
+        seen.guest = if owed || answer.known().is_some() {
+            answer
+        } else {
+            Probe::NotAsked
+        };
         seen.etcd = memory.probes.etcd.answer.clone();
     }
 
@@ -106,16 +120,32 @@ impl Context {
     }
 }
 
-/// A guest is asked once its control plane has answered a probe of KubeVirt's or ours, and no more
-/// once it is to go: a deletion does not depend on it.
+/// A guest is asked from the moment that a control-plane machine of it runs, and no more once it is
+/// to go: a deletion does not depend on it.
 fn matters(subject: &Subject<'_>, seen: &Observed) -> bool {
-    let control_plane =
-        |pool: Option<&String>| pool.is_some_and(|pool| pool == names::CONTROL_PLANE_POOL);
-    let serves = seen
-        .vms
-        .values()
-        .any(|vm| vm.ready && control_plane(vm.meta.pool.as_ref()));
-    !subject.wanted.identity.deleting && (is_initialised(subject) || serves)
+    let runs = || runs(seen).next().is_some();
+    !subject.wanted.identity.deleting && (is_initialised(subject) || serves(seen) || runs())
+}
+
+/// A control-plane machine answers KubeVirt's probe, and so is behind the endpoint.
+fn serves(seen: &Observed) -> bool {
+    let is_master = |meta: &Meta| meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL);
+    seen.vms.values().any(|vm| vm.ready && is_master(&vm.meta))
+}
+
+/// Addresses of the Services of control-plane machines that run, by machine. One whose Service does
+/// not lead to it yet is left out: the question would be lost, and the plan that is to lead the
+/// Service there would wait for it.
+fn runs(seen: &Observed) -> impl Iterator<Item = (&String, &String)> {
+    let is_master = |meta: &Meta| meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL);
+    let services = seen.services.iter();
+    services.filter_map(move |(name, service)| {
+        let instance = seen.instances.get(name)?;
+        let leads_there = seen.slices.get(name)?.addresses.contains(instance.address.as_ref()?);
+        let is_on = instance.phase == "Running" && leads_there;
+        let address = service.cluster_ip.as_ref()?;
+        (is_on && is_master(&service.meta)).then_some((name, address))
+    })
 }
 
 fn is_initialised(subject: &Subject<'_>) -> bool {
@@ -123,14 +153,15 @@ fn is_initialised(subject: &Subject<'_>) -> bool {
     status.is_some_and(|status| status.initialised)
 }
 
-/// Whether it is time to ask again. A guest that stays silent is asked less and less often: each
-/// attempt costs a reconcile the wait for its timeout.
-fn is_due(probes: &Probes, settled: bool, time: Instant) -> bool {
+/// Whether it is time to ask again. A guest that falls silent is asked less and less often: each
+/// attempt costs a reconcile the wait for its timeout. One that is being born is awaited.
+fn is_due(probes: &Probes, (initialised, settled): (bool, bool), time: Instant) -> bool {
     let Some(asked) = probes.asked else {
         return true;
     };
     let doublings = probes.guest.failures.saturating_sub(TOLERATED).min(6);
     let pause = match (settled, probes.guest.failures) {
+        _ if !initialised => FRESH,
         (true, 0) if !probes.etcd.wavers() => SETTLED,
         (_, 0) => FRESH,
         _ => WAVERING.saturating_mul(1 << doublings).min(SILENT),
@@ -138,16 +169,21 @@ fn is_due(probes: &Probes, settled: bool, time: Instant) -> bool {
     time.saturating_duration_since(asked) >= pause
 }
 
-/// The way to the guest's API server: through its endpoint Service, whatever clients use.
+/// The way to the guest's API server: through its endpoint Service, whatever clients use; while
+/// no machine is behind that, straight to one that runs.
 pub(in crate::guest_cluster) fn endpoint_door(
     subject: &Subject<'_>,
     seen: &Observed,
 ) -> Option<Door> {
     let cluster = &*subject.key.name;
     let service = seen.services.get(&names::endpoint_service(cluster))?;
-    let address = service.cluster_ip.as_ref()?;
     let port = subject.wanted.endpoint().port;
     let (host, _) = guestcluster_planner::decide::endpoint(subject.wanted, seen)?;
+    let direct = runs(seen).next().filter(|_| !serves(seen));
+    let (address, port) = match direct {
+        Some((_, address)) => (address, i32::from(API_SERVER_PORT)),
+        None => (service.cluster_ip.as_ref()?, port),
+    };
     door(subject.key, seen, Authority::Kubernetes).map(|door| Door {
         url: format!("https://{address}:{port}"),
         server_name: Some(host),
@@ -159,30 +195,23 @@ pub(in crate::guest_cluster) fn endpoint_door(
 pub(in crate::guest_cluster) fn member_doors(
     key: &NamespacedName,
     seen: &Observed,
-) -> BTreeMap<String, Door> {
+) -> BTreeMap<String, MemberDoor> {
     let Some(door) = door(key, seen, Authority::Etcd) else {
         return BTreeMap::new();
     };
-    let machines = seen.services.iter().filter_map(|(name, service)| {
-        let control_plane = service.meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL);
-        let runs = seen
-            .instances
-            .get(name)
-            .is_some_and(|instance| instance.phase == "Running");
-        let address = service
-            .cluster_ip
-            .as_ref()
-            .filter(|_| control_plane && runs)?;
+    let members = runs(seen).map(|(name, address)| {
+        let is_ready = seen.vms.get(name).is_some_and(|vm| vm.ready);
         let url = format!("https://{address}:{CLIENT_PORT}");
-        Some((
-            name.clone(),
-            Door {
+        let member = MemberDoor {
+            door: Door {
                 url,
                 ..door.clone()
             },
-        ))
+            patience: if is_ready { PATIENT } else { DOUBTFUL },
+        };
+        (name.clone(), member)
     });
-    machines.collect()
+    members.collect()
 }
 
 /// A door of this authority, without its place.
@@ -199,7 +228,7 @@ fn door(key: &NamespacedName, seen: &Observed, authority: Authority) -> Option<D
 
 #[cfg(test)]
 mod tests {
-    use guestcluster_planner::observed::{Instance, Meta, Secret, Service};
+    use guestcluster_planner::observed::{Instance, Meta, Secret, Service, Slice};
 
     use super::*;
 
@@ -216,27 +245,30 @@ mod tests {
     fn a_settled_guest_is_asked_seldom_and_a_growing_one_often() {
         let start = monotonic();
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert!(is_due(&Probes::default(), true, start));
-        assert!(!is_due(&probes(start, 0), true, after(40)));
-        assert!(is_due(&probes(start, 0), true, after(45)));
-        assert!(is_due(&probes(start, 0), false, after(1)));
+        let (settled, growing) = ((true, true), (true, false));
+        assert!(is_due(&Probes::default(), settled, start));
+        assert!(!is_due(&probes(start, 0), settled, after(40)));
+        assert!(is_due(&probes(start, 0), settled, after(45)));
+        assert!(is_due(&probes(start, 0), growing, after(1)));
     }
 
     #[test]
-    fn a_silent_guest_is_asked_less_and_less_often() {
+    fn a_silent_guest_is_asked_less_and_less_often_and_an_unborn_one_always() {
         let start = monotonic();
         let after = |seconds| start + Duration::from_secs(seconds);
+        let (settled, growing, unborn) = ((true, true), (true, false), (false, false));
         assert!(
-            is_due(&probes(start, 1), true, after(1)),
+            is_due(&probes(start, 1), settled, after(1)),
             "it may be nothing"
         );
-        assert!(!is_due(&probes(start, 4), false, after(3)));
-        assert!(is_due(&probes(start, 4), false, after(4)));
-        assert!(is_due(&probes(start, 30), false, after(15)));
+        assert!(!is_due(&probes(start, 4), growing, after(3)));
+        assert!(is_due(&probes(start, 4), growing, after(4)));
+        assert!(is_due(&probes(start, 30), growing, after(15)));
+        assert!(is_due(&probes(start, 30), unborn, after(1)));
     }
 
     #[test]
-    fn a_member_is_reached_at_its_service_while_its_machine_runs() {
+    fn a_member_is_reached_at_its_service_while_that_leads_to_its_machine() {
         let control_plane = || Meta {
             pool: Some("cp".to_owned()),
             ..Meta::default()
@@ -248,23 +280,35 @@ mod tests {
         };
         let running = || Instance {
             phase: "Running".to_owned(),
+            address: Some("10.0.0.1".to_owned()),
             ..Instance::default()
+        };
+        let slice = |address: &str| Slice {
+            addresses: vec![address.to_owned()],
+            ..Slice::default()
         };
         let mut seen = Observed::default();
         seen.secrets.insert("a-etcd".to_owned(), Secret::default());
         seen.services = [
             ("a-cp-1".to_owned(), service(control_plane(), "10.98.0.1")),
             ("a-cp-2".to_owned(), service(control_plane(), "10.98.0.2")),
+            ("a-cp-3".to_owned(), service(control_plane(), "10.98.0.4")),
             ("a-api".to_owned(), service(Meta::default(), "10.98.0.3")),
         ]
         .into();
         seen.instances = [
             ("a-cp-1".to_owned(), running()),
+            ("a-cp-3".to_owned(), running()),
             ("a-api".to_owned(), running()),
+        ]
+        .into();
+        seen.slices = [
+            ("a-cp-1".to_owned(), slice("10.0.0.1")),
+            ("a-cp-3".to_owned(), slice("10.0.0.7")),
         ]
         .into();
         let doors = member_doors(&NamespacedName::new("n", "a"), &seen);
         assert_eq!(doors.keys().collect::<Vec<_>>(), ["a-cp-1"]);
-        assert_eq!(doors["a-cp-1"].url, "https://10.98.0.1:2379");
+        assert_eq!(doors["a-cp-1"].door.url, "https://10.98.0.1:2379");
     }
 }
