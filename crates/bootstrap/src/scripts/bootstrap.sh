@@ -65,6 +65,13 @@ else
 fi
 kubeadm "$verb" --config "$config" "$@" >>"$log" 2>&1
 
+# Until now the kubelet of a control-plane machine has asked an API server that was not there, the
+# machine's own, and asks ever more seldom: started anew, it asks at once. `kubeadm init` does so
+# itself.
+if [ "$verb" = join ] && [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ]; then
+    systemctl restart --no-block kubelet.service
+fi
+
 : >"$state/succeeded"
 mark_success
 say 'bootstrap succeeded'
