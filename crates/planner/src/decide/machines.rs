@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
+use k8s_openapi::jiff::SignedDuration;
 
 use super::foundation::is_taken;
 use super::{Context, Draft, Flow, host_refusals};
@@ -41,12 +42,13 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
         }
     }
     let fresh = wanted.iter().any(|(_, names)| names.fresh);
-    draft.look_again(context.in_seconds(pause(context, fresh)), "machines");
+    draft.look_again(context.now + pause(context, fresh), "machines");
     Flow::Next
 }
 
-/// Seconds until the next look, if nothing else calls for one: the guest has no watch.
-fn pause(context: &Context<'_>, fresh: bool) -> i64 {
+/// Time until the next look, if nothing else calls for one: the guest has no watch. A guest that grows
+/// waits for us several times, each time for half of this in the mean.
+fn pause(context: &Context<'_>, fresh: bool) -> SignedDuration {
     let phases = || context.machines.values().map(MachineView::phase);
     let on_its_way = |phase| {
         matches!(
@@ -61,11 +63,11 @@ fn pause(context: &Context<'_>, fresh: bool) -> i64 {
     };
     let silent = matches!(context.seen.guest, Probe::Unreachable(_));
     if fresh || phases().any(on_its_way) {
-        1
+        SignedDuration::from_millis(500)
     } else if silent || phases().any(|phase| phase == Phase::Unhealthy) {
-        5
+        SignedDuration::from_secs(5)
     } else {
-        60
+        SignedDuration::from_mins(1)
     }
 }
 

@@ -3,21 +3,24 @@
 use guestcluster_api::{ConditionType, GuestCluster, GuestClusterStatus, Reason};
 use guestcluster_planner::Action;
 use guestcluster_planner::action::Kind;
+use guestcluster_shell::error::{Class, Classify};
 use guestcluster_shell::events::{Note, Severity};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::super::execute::Done;
 use super::super::{Context, Round};
+use crate::error::Error;
 
 impl Context {
-    /// Tells of actions that a person would want to know of.
+    /// Tells of actions, and of a failure, that a person would want to know of.
     pub(super) async fn publish_actions(&self, round: &Round<'_>, done: &Done<'_>) {
         let cluster = round.subject.cluster;
         let notes = done
             .actions
             .iter()
-            .filter_map(|action| note(action, &round.subject.key.namespace));
+            .filter_map(|action| note(action, &round.subject.key.namespace))
+            .chain(done.outcome.as_ref().err().and_then(failure));
         let published = notes.map(|note| self.events.publish(cluster, note));
         futures::future::join_all(published).await;
     }
@@ -35,6 +38,18 @@ impl Context {
         let published = notes.map(|note| self.events.publish(cluster, note));
         futures::future::join_all(published).await;
     }
+}
+
+/// What a failure is worth saying: that a person is needed. What time alone heals is not told of.
+fn failure(error: &Error) -> Option<Note> {
+    let lasts = matches!(error.class(), Class::Denied | Class::Rejected | Class::Bug);
+    lasts.then(|| Note {
+        severity: Severity::Warning,
+        reason: "ActionFailed",
+        action: "Reconcile",
+        text: error.explain(),
+        about: None,
+    })
 }
 
 /// What an action is worth saying, if anything.
@@ -176,5 +191,13 @@ mod tests {
     #[test]
     fn no_event_tells_of_the_first_verdict() {
         assert!(edge(&[], &condition("Ready", "False")).is_none());
+    }
+
+    #[test]
+    fn a_failure_is_told_of_if_a_person_is_needed() {
+        assert!(failure(&Error::NotLeading).is_none());
+        assert!(failure(&Error::Gone("the Node".to_owned())).is_none());
+        let told = failure(&Error::Malformed("a name is missing".to_owned()));
+        assert!(told.is_some_and(|note| note.text.contains("a name is missing")));
     }
 }
