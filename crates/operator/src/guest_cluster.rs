@@ -26,8 +26,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tracing::{debug, info, warn};
 
-use crate::doors::Doors;
+use crate::doors::{Door, Doors};
 use crate::error::Error;
+use crate::guest_api::GuestApi;
 use crate::keys::KeyPool;
 use crate::leader::Leader;
 use crate::memory::{Memories, Memory};
@@ -167,6 +168,15 @@ impl Context {
         let wavers = probes.guest.wavers() || probes.etcd.wavers();
         let again = [postponed?, wavers.then_some(WAVERING)];
         Ok(again.into_iter().flatten().fold(requeue, sooner))
+    }
+
+    /// A guest's API behind a door.
+    const fn guest_api<'a>(&'a self, door: &'a Door) -> GuestApi<'a> {
+        GuestApi {
+            doors: &self.doors,
+            calls: &self.guest_calls,
+            door,
+        }
     }
 
     /// Whether the stores lack writes of ours. One that has not shown for long is given up:

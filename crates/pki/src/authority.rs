@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Certificate, ClientCredentials, ClientProfile, Error, PrivateKey, SecretData, SubjectAltName,
-    TLS_CERTIFICATE_KEY, TLS_PRIVATE_KEY_KEY, Validity, pem,
+    Validity, pem,
 };
 
 /// The three authorities of a guest.
@@ -87,18 +87,13 @@ impl CertificateAuthority {
 
     /// An authority from its Secret, which a user may have brought.
     pub fn from_secret(data: &SecretData) -> Result<Self, Error> {
-        Self::from_pem(
-            data.text(TLS_CERTIFICATE_KEY)?,
-            data.text(TLS_PRIVATE_KEY_KEY)?,
-        )
+        let (public, private) = data.pair()?;
+        Self::from_pem(public, private)
     }
 
     /// `data` of its Secret.
     pub fn to_secret(&self) -> SecretData {
-        SecretData::from_iter([
-            (TLS_CERTIFICATE_KEY, self.certificate.pem()),
-            (TLS_PRIVATE_KEY_KEY, self.key.expose_pem()),
-        ])
+        SecretData::from_pair(self.certificate.pem(), self.key.expose_pem())
     }
 
     /// Its certificate.

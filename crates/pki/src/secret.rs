@@ -47,6 +47,22 @@ impl SecretData {
         self.0.get(key).map(|value| value.as_slice())
     }
 
+    /// Two PEM texts under the keys of a TLS Secret: a certificate or public key, and a private key.
+    pub(crate) fn from_pair(public: &str, private: &str) -> Self {
+        Self::from_iter([
+            (TLS_CERTIFICATE_KEY, public),
+            (TLS_PRIVATE_KEY_KEY, private),
+        ])
+    }
+
+    /// The two texts of such a Secret.
+    pub(crate) fn pair(&self) -> Result<(&str, &str), Error> {
+        Ok((
+            self.text(TLS_CERTIFICATE_KEY)?,
+            self.text(TLS_PRIVATE_KEY_KEY)?,
+        ))
+    }
+
     /// The text of a key that must be there.
     pub(crate) fn text(&self, key: &'static str) -> Result<&str, Error> {
         let value = self.get(key).ok_or(Error::MissingSecretKey(key))?;

@@ -1,6 +1,6 @@
 //! The key pair that signs service-account tokens.
 
-use crate::{Error, PrivateKey, SecretData, TLS_CERTIFICATE_KEY, TLS_PRIVATE_KEY_KEY, pem};
+use crate::{Error, PrivateKey, SecretData, pem};
 
 /// How service-account tokens are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,18 +53,13 @@ impl ServiceAccountKeys {
 
     /// A pair from its Secret, which a user may have brought.
     pub fn from_secret(data: &SecretData) -> Result<Self, Error> {
-        Self::from_pem(
-            data.text(TLS_CERTIFICATE_KEY)?,
-            data.text(TLS_PRIVATE_KEY_KEY)?,
-        )
+        let (public, private) = data.pair()?;
+        Self::from_pem(public, private)
     }
 
     /// `data` of its Secret.
     pub fn to_secret(&self) -> SecretData {
-        SecretData::from_iter([
-            (TLS_CERTIFICATE_KEY, self.public.as_str()),
-            (TLS_PRIVATE_KEY_KEY, self.private.expose_pem()),
-        ])
+        SecretData::from_pair(&self.public, self.private.expose_pem())
     }
 
     /// The public half in PEM.

@@ -190,8 +190,8 @@ impl<'a> Cluster<'a> {
         Target::new(self.namespace, machine)
     }
 
-    /// How the guest is reached with the kubeconfig that the operator made.
-    pub async fn guest_config(&self) -> anyhow::Result<Config> {
+    /// The kubeconfig that the operator made.
+    pub async fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
         let api = Api::<Secret>::namespaced(self.stage.client(), self.namespace);
         let secret = api.get(&names::secrets::kubeconfig(self.name)).await?;
         let value = secret
@@ -199,7 +199,12 @@ impl<'a> Cluster<'a> {
             .unwrap_or_default()
             .remove("value")
             .context("no key value")?;
-        let kubeconfig = Kubeconfig::from_yaml(&String::from_utf8(value.0)?)?;
+        Ok(Kubeconfig::from_yaml(&String::from_utf8(value.0)?)?)
+    }
+
+    /// How the guest is reached with it.
+    pub async fn guest_config(&self) -> anyhow::Result<Config> {
+        let kubeconfig = self.kubeconfig().await?;
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
         config.connect_timeout = Some(Duration::from_secs(3));

@@ -21,7 +21,6 @@ use super::observe::{endpoint_door, member_doors};
 use super::{Context, Round};
 use crate::error::Error;
 use crate::etcd::EtcdClient;
-use crate::guest_api::GuestApi;
 use crate::memory::Memory;
 
 /// The longest that one action may take, its calls together. A leader that is alive has more time
@@ -172,11 +171,7 @@ impl Context {
         self.memories.invalidate(round.subject.key);
         let door = endpoint_door(round.subject, round.seen)
             .ok_or_else(|| Error::Gone("the guest has no endpoint any more".to_owned()))?;
-        let guest = GuestApi {
-            doors: &self.doors,
-            calls: &self.guest_calls,
-            door: &door,
-        };
+        let guest = self.guest_api(&door);
         match action {
             Action::ExtendToken { token } => {
                 let expires = round.now.as_second() + guestcluster_bootstrap::TOKEN_LIFETIME;

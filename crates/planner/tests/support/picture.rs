@@ -44,7 +44,8 @@ fn look_again(world: &World, plan: &Plan) -> String {
     match &plan.requeue {
         Requeue::OnChange => "when something changes".to_owned(),
         Requeue::At(at, who) => {
-            format!("in {} s ({who})", at.duration_since(world.now()).as_secs())
+            let wait = at.duration_since(world.now()).as_secs_f64();
+            format!("in {wait} s ({who})")
         }
     }
 }

@@ -89,7 +89,7 @@ async fn first_vms(stage: &Stage, count: usize) -> anyhow::Result<()> {
     let api = Api::<VirtualMachine>::namespaced(stage.client(), "fleet");
     until(
         &format!("{count} VMs"),
-        Duration::from_secs(180),
+        Duration::from_secs(420),
         || async {
             let vms = api.list_metadata(&ListParams::default()).await?.items.len();
             anyhow::ensure!(vms >= count, "there are {vms}");

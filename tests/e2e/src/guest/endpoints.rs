@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use guestcluster_api::names;
 use guestcluster_infra::faults::Fault;
-use k8s_openapi::api::core::v1::{Node, Secret, Service};
+use k8s_openapi::api::core::v1::{Node, Service};
 use kube::Api;
 use kube::api::ListParams;
-use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -168,14 +167,7 @@ async fn cluster_ip(cluster: &Cluster<'_>) -> anyhow::Result<String> {
 
 /// The kubeconfig that users get names this server, and status does.
 async fn serves_at(cluster: &Cluster<'_>, server: &str) -> anyhow::Result<()> {
-    let secrets = Api::<Secret>::namespaced(cluster.stage.client(), NAMESPACE);
-    let secret = secrets.get(&names::secrets::kubeconfig(cluster.name)).await?;
-    let value = secret
-        .data
-        .unwrap_or_default()
-        .remove("value")
-        .context("no key value")?;
-    let kubeconfig = Kubeconfig::from_yaml(&String::from_utf8(value.0)?)?;
+    let kubeconfig = cluster.kubeconfig().await?;
     let named = kubeconfig
         .clusters
         .into_iter()

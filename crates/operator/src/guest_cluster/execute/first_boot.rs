@@ -23,7 +23,6 @@ use zeroize::Zeroizing;
 use super::super::observe::endpoint_door;
 use super::super::{Context, Round};
 use crate::error::Error;
-use crate::guest_api::GuestApi;
 use crate::secret_body::secret_body;
 
 /// `type` of the Secrets.
@@ -127,12 +126,7 @@ impl Context {
         self.memories.invalidate(round.subject.key);
         let door = endpoint_door(round.subject, round.seen)
             .ok_or_else(|| Error::Gone("the guest has no endpoint any more".to_owned()))?;
-        let guest = GuestApi {
-            doors: &self.doors,
-            calls: &self.guest_calls,
-            door: &door,
-        };
-        guest
+        self.guest_api(&door)
             .create_token(token, machine, round.now.as_second() + TOKEN_LIFETIME)
             .await
     }
@@ -142,12 +136,7 @@ impl Context {
         let Some(door) = endpoint_door(round.subject, round.seen) else {
             return;
         };
-        let guest = GuestApi {
-            doors: &self.doors,
-            calls: &self.guest_calls,
-            door: &door,
-        };
-        if let Err(error) = guest.delete_token(id).await {
+        if let Err(error) = self.guest_api(&door).delete_token(id).await {
             debug!(%error, "needless token not taken back");
         }
     }

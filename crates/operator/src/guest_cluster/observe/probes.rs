@@ -13,7 +13,6 @@ use guestcluster_shell::clock::{Instant, monotonic};
 use super::Subject;
 use crate::doors::Door;
 use crate::etcd::{CLIENT_PORT, EtcdClient, MemberDoor};
-use crate::guest_api::GuestApi;
 use crate::guest_cluster::Context;
 use crate::memory::{Memory, Probes, TOLERATED};
 
@@ -26,6 +25,10 @@ const WAVERING: Duration = Duration::from_secs(1);
 /// The longest that a guest which does not answer is left alone while something is on its way.
 const SILENT: Duration = Duration::from_secs(15);
 
+/// How long all answers together may take of a guest that has never answered.
+const UNBORN: Duration = Duration::from_secs(1);
+/// After so many vain attempts each the pause before a guest's first answer doubles.
+const HOPE: u32 = 40;
 /// How long a member of etcd may take to say how it is.
 const PATIENT: Duration = Duration::from_millis(2500);
 /// The same where the machine's API server, which needs it, does not answer either. While a member
@@ -46,30 +49,37 @@ impl Context {
         }
         let time = monotonic();
         let initialised = is_initialised(subject);
-        let stale = self.memories.take_stale(subject.key);
-        let settled = self.memories.is_settled(subject.key);
-        if stale || is_due(&memory.probes, (initialised, settled), time) {
-            let known = initialised || memory.probes.init_finished;
-            let (guest, etcd, finished) = futures::join!(
-                self.ask_guest(subject, seen),
-                self.ask_etcd(subject, seen),
-                self.ask_init(subject, seen, known)
-            );
-            memory.probes.asked = Some(time);
-            memory.probes.init_finished = finished;
-            memory.probes.guest.take_in(guest);
-            memory.probes.etcd.take_in(etcd);
-        }
-        seen.init_unfinished = !initialised && !memory.probes.init_finished;
         // A first machine that still boots owes no answer.
         let owed = initialised || serves(seen);
-        let answer = memory.probes.guest.answer.clone();
-        seen.guest = if owed || answer.known().is_some() {
-            answer
-        } else {
-            Probe::NotAsked
+        let stale = self.memories.take_stale(subject.key);
+        let settled = self.memories.is_settled(subject.key);
+        let probes = &mut memory.probes;
+        if stale || is_due(probes, (initialised, settled), time) {
+            let known = initialised || probes.init_finished;
+            let asked = futures::future::join3(
+                self.ask_guest(subject, seen),
+                self.ask_etcd(subject, seen),
+                self.ask_init(subject, seen, known),
+            );
+            // While it boots, questions vanish; other clusters must not wait for that.
+            let limit = if owed { Duration::MAX } else { UNBORN };
+            let asked = tokio::time::timeout(limit, asked).await;
+            let (guest, etcd, finished) = asked.unwrap_or_else(|_elapsed| {
+                let silent = Probe::Unreachable("nothing answers yet".to_owned());
+                (silent, Probe::NotAsked, false)
+            });
+            probes.asked = Some(time);
+            probes.init_finished = finished;
+            probes.guest.take_in(guest);
+            probes.etcd.take_in(etcd);
+        }
+        seen.init_unfinished = !initialised && !probes.init_finished;
+        let answer = probes.guest.answer.clone();
+        seen.guest = match answer {
+            Probe::Unreachable(_) if !owed => Probe::NotAsked,
+            answer => answer,
         };
-        seen.etcd = memory.probes.etcd.answer.clone();
+        seen.etcd = probes.etcd.answer.clone();
     }
 
     async fn ask_guest(
@@ -94,14 +104,6 @@ impl Context {
         match endpoint_door(subject, seen).filter(|_| !known) {
             Some(door) => self.guest_api(&door).has_finished_init().await,
             None => known,
-        }
-    }
-
-    const fn guest_api<'a>(&'a self, door: &'a Door) -> GuestApi<'a> {
-        GuestApi {
-            doors: &self.doors,
-            calls: &self.guest_calls,
-            door,
         }
     }
 
@@ -154,14 +156,18 @@ fn is_initialised(subject: &Subject<'_>) -> bool {
 }
 
 /// Whether it is time to ask again. A guest that falls silent is asked less and less often: each
-/// attempt costs a reconcile the wait for its timeout. One that is being born is awaited.
+/// attempt costs a reconcile the wait for its timeout. One that is being born is awaited, with less
+/// and less hope.
 fn is_due(probes: &Probes, (initialised, settled): (bool, bool), time: Instant) -> bool {
     let Some(asked) = probes.asked else {
         return true;
     };
-    let doublings = probes.guest.failures.saturating_sub(TOLERATED).min(6);
-    let pause = match (settled, probes.guest.failures) {
-        _ if !initialised => FRESH,
+    let failures = probes.guest.failures;
+    let doublings = failures.saturating_sub(TOLERATED).min(6);
+    let pause = match (settled, failures) {
+        _ if !initialised => FRESH
+            .saturating_mul(1 << (failures / HOPE).min(6))
+            .min(SILENT),
         (true, 0) if !probes.etcd.wavers() => SETTLED,
         (_, 0) => FRESH,
         _ => WAVERING.saturating_mul(1 << doublings).min(SILENT),
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_guest_is_asked_less_and_less_often_and_an_unborn_one_always() {
+    fn a_silent_guest_is_asked_less_and_less_often_and_an_unborn_one_for_longer() {
         let start = monotonic();
         let after = |seconds| start + Duration::from_secs(seconds);
         let (settled, growing, unborn) = ((true, true), (true, false), (false, false));
@@ -265,6 +271,8 @@ mod tests {
         assert!(is_due(&probes(start, 4), growing, after(4)));
         assert!(is_due(&probes(start, 30), growing, after(15)));
         assert!(is_due(&probes(start, 30), unborn, after(1)));
+        assert!(!is_due(&probes(start, 300), unborn, after(14)));
+        assert!(is_due(&probes(start, 300), unborn, after(15)));
     }
 
     #[test]
