@@ -111,7 +111,8 @@ impl Draft {
 
     /// A machine of this pool begins its first boot in this plan.
     pub(crate) fn begins_join(&self, pool: &str) -> bool {
-        let begins = |action: &Action| matches!(action, Action::WriteUserData(data) if data.pool == pool);
+        let begins =
+            |action: &Action| matches!(action, Action::WriteUserData(data) if data.pool == pool);
         self.plan.actions.iter().any(begins)
     }
 

@@ -13,7 +13,7 @@ impl Writer {
     /// there already.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the object is another one by now or its finalizers have changed.
+    /// [`Error::Changed`](crate::error::Error::Changed) if the object is another one by now or its finalizers have changed.
     pub async fn add_finalizer<K>(
         &self,
         api: &Api<K>,
@@ -33,7 +33,7 @@ impl Writer {
     /// answers `None`, if the finalizer is not there or the object is gone.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the object is another one by now or its finalizers have changed.
+    /// [`Error::Changed`](crate::error::Error::Changed) if the object is another one by now or its finalizers have changed.
     pub async fn remove_finalizer<K>(
         &self,
         api: &Api<K>,

@@ -175,7 +175,9 @@ pub async fn a_tenant_reads_its_kubeconfig_and_nothing_else(stage: &Stage) -> an
     for role in ["--clusterrole=guestcluster-tenant", &role] {
         let name = format!("jane-{}", role.trim_start_matches("--").replace('=', "-"));
         let bind = ["-n", TENANT, "create", "rolebinding", &name, role];
-        stage.kubectl(&[&bind[..], &["--user=jane"]].concat()).await?;
+        stage
+            .kubectl(&[&bind[..], &["--user=jane"]].concat())
+            .await?;
     }
     let ask = |verb: &'static str, what: String| async move {
         let arguments = ["-n", TENANT, "--as=jane", "auth", "can-i", verb, &what];
@@ -185,14 +187,25 @@ pub async fn a_tenant_reads_its_kubeconfig_and_nothing_else(stage: &Stage) -> an
     };
     for (verb, what, may) in [
         ("create", "guestclusters".to_owned(), true),
-        ("get", format!("secret/{}", names::secrets::kubeconfig(PROD)), true),
-        ("update", format!("secret/{}", names::secrets::kubeconfig(PROD)), false),
+        (
+            "get",
+            format!("secret/{}", names::secrets::kubeconfig(PROD)),
+            true,
+        ),
+        (
+            "update",
+            format!("secret/{}", names::secrets::kubeconfig(PROD)),
+            false,
+        ),
         ("get", format!("secret/{}", names::secrets::ca(PROD)), false),
         ("list", "secrets".to_owned(), false),
         ("get", "virtualmachines".to_owned(), false),
         ("get", "pods".to_owned(), false),
     ] {
-        anyhow::ensure!(ask(verb, what.clone()).await == may, "{verb} {what}: not {may}");
+        anyhow::ensure!(
+            ask(verb, what.clone()).await == may,
+            "{verb} {what}: not {may}"
+        );
     }
     let bindings = ["-n", TENANT, "delete", "rolebinding", "--all"];
     stage.kubectl(&bindings).await.map(drop)

@@ -135,8 +135,10 @@ async fn kill_api(cluster: &Cluster<'_>) -> anyhow::Result<()> {
     let kill = ["sh", "-c", "rm /etc/kubernetes/manifests/*.yaml"];
     let target = cluster.target(&machine);
     cluster.stage.on_console(target, &kill).await?;
-    until("the API server is gone", Duration::from_secs(60), || async {
-        Ok(cluster.nodes().await.is_err().then_some(()))
-    })
+    until(
+        "the API server is gone",
+        Duration::from_secs(60),
+        || async { Ok(cluster.nodes().await.is_err().then_some(())) },
+    )
     .await
 }

@@ -22,10 +22,10 @@ const NAMESPACE: &str = "endpoints";
 pub async fn endpoints_of_every_type_serve(stage: &Stage) -> anyhow::Result<()> {
     let inner = Cluster::new(stage, NAMESPACE, super::PROD);
     let ported = Cluster::new(stage, NAMESPACE, "ported");
-    let balanced = Cluster::new(stage, NAMESPACE, "balanced");
+    let external = Cluster::new(stage, NAMESPACE, "balanced");
     inner.namespace().await?;
     let node = node_address(stage).await?;
-    let balancer = own_balancer(&balanced).await?;
+    let balancer = own_balancer(&external).await?;
     let etcd = json!({ "cpu": 2, "memory": "4Gi", "etcdDisk": { "size": "2Gi" } });
     make(&inner, json!({ "type": "ClusterIP" }), etcd).await?;
     make(
@@ -35,13 +35,13 @@ pub async fn endpoints_of_every_type_serve(stage: &Stage) -> anyhow::Result<()> 
     )
     .await?;
     make(
-        &balanced,
+        &external,
         json!({ "type": "External", "host": balancer }),
         small(),
     )
     .await?;
     interrupt(stage, &inner).await?;
-    let clusters = [&inner, &ported, &balanced];
+    let clusters = [&inner, &ported, &external];
     for cluster in clusters {
         cluster.ready().await?;
         cluster.nodes_ready(1).await?;
@@ -54,7 +54,7 @@ pub async fn endpoints_of_every_type_serve(stage: &Stage) -> anyhow::Result<()> 
     let address = cluster_ip(&inner).await?;
     serves_at(&inner, &format!("https://{address}:6443")).await?;
     serves_at(&ported, &format!("https://{node}:31443")).await?;
-    serves_at(&balanced, &format!("https://{balancer}:6443")).await?;
+    serves_at(&external, &format!("https://{balancer}:6443")).await?;
     etcd_is_on_its_disk(&inner).await?;
     for cluster in clusters {
         delete(cluster, "--wait=false").await?;
@@ -138,9 +138,7 @@ async fn own_balancer(cluster: &Cluster<'_>) -> anyhow::Result<String> {
     });
     let arguments = ["apply", "-f", "-"];
     let stage = cluster.stage;
-    stage
-        .kubectl_with(&arguments, &service.to_string())
-        .await?;
+    stage.kubectl_with(&arguments, &service.to_string()).await?;
     let services = Api::<Service>::namespaced(stage.client(), NAMESPACE);
     until(
         "the balancer has an address",
@@ -156,9 +154,7 @@ async fn own_balancer(cluster: &Cluster<'_>) -> anyhow::Result<String> {
 
 async fn cluster_ip(cluster: &Cluster<'_>) -> anyhow::Result<String> {
     let services = Api::<Service>::namespaced(cluster.stage.client(), NAMESPACE);
-    let service = services
-        .get(&names::endpoint_service(cluster.name))
-        .await?;
+    let service = services.get(&names::endpoint_service(cluster.name)).await?;
     service
         .spec
         .and_then(|spec| spec.cluster_ip)

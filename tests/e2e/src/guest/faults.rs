@@ -256,7 +256,11 @@ pub async fn an_operator_killed_at_random_makes_nothing_twice(stage: &Stage) -> 
 /// One replica without election; returns the arguments that it had before.
 async fn run_alone(stage: &Stage) -> anyhow::Result<Vec<String>> {
     let deployments = kube::Api::<Deployment>::namespaced(stage.client(), SYSTEM);
-    let template = deployments.get(RELEASE).await?.spec.map(|spec| spec.template);
+    let template = deployments
+        .get(RELEASE)
+        .await?
+        .spec
+        .map(|spec| spec.template);
     let container = template
         .and_then(|template| template.spec?.containers.into_iter().next())
         .context("no container")?;

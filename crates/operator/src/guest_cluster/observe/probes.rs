@@ -63,7 +63,7 @@ impl Context {
             );
             // While it boots, questions vanish; other clusters must not wait for that.
             let limit = if owed { Duration::MAX } else { UNBORN };
-            let asked = tokio::time::timeout(limit, asked).await;
+            let asked = tokio::time::timeout(limit, Box::pin(asked)).await;
             let (guest, etcd, finished) = asked.unwrap_or_else(|_elapsed| {
                 let silent = Probe::Unreachable("nothing answers yet".to_owned());
                 (silent, Probe::NotAsked, false)
@@ -143,7 +143,11 @@ fn runs(seen: &Observed) -> impl Iterator<Item = (&String, &String)> {
     let services = seen.services.iter();
     services.filter_map(move |(name, service)| {
         let instance = seen.instances.get(name)?;
-        let leads_there = seen.slices.get(name)?.addresses.contains(instance.address.as_ref()?);
+        let leads_there = seen
+            .slices
+            .get(name)?
+            .addresses
+            .contains(instance.address.as_ref()?);
         let is_on = instance.phase == "Running" && leads_there;
         let address = service.cluster_ip.as_ref()?;
         (is_on && is_master(&service.meta)).then_some((name, address))
