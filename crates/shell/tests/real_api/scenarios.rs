@@ -88,6 +88,7 @@ pub async fn run(server: &Server) {
         writes::an_apply_with_a_uid_never_makes_an_object,
         writes::a_create_finds_its_own_object_and_refuses_anothers,
         writes::a_delete_hits_the_object_that_was_observed_or_none,
+        writes::a_patch_whose_test_fails_is_a_conflict,
         writes::a_finalizer_patch_fits_the_list_that_was_seen_or_fails,
         writes::a_status_is_written_only_when_it_says_something_new,
         writes::an_unknown_field_fails_an_apply_and_is_lost_in_a_create,

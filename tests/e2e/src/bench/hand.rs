@@ -50,9 +50,9 @@ pub(super) async fn by_hand(
     let started = Instant::now();
     let hand = Hand::prepare(stage, name, (control_plane, workers)).await?;
     let pool = |role| hand.wanted.pools.iter().find(move |pool| pool.role == role);
-    let masters = pool(Role::ControlPlane).context("no control plane")?;
+    let members = pool(Role::ControlPlane).context("no control plane")?;
     let machine = |pool: &Pool, n: u32| guestcluster_api::names::machine(name, &pool.name, n);
-    hand.start(masters, &machine(masters, 1), true).await?;
+    hand.start(members, &machine(members, 1), true).await?;
     hand.nodes(1, false).await?;
     let endpoint = (&*hand.endpoint.host, hand.endpoint.port);
     for object in render::flannel(&hand.wanted, endpoint) {
@@ -64,8 +64,8 @@ pub(super) async fn by_hand(
         }
     }
     for n in 2..=control_plane {
-        let name = machine(masters, n);
-        hand.start(masters, &name, false).await?;
+        let name = machine(members, n);
+        hand.start(members, &name, false).await?;
         hand.joined(&name).await?;
     }
     hand.nodes(usize::try_from(control_plane + workers)?, true)
@@ -188,7 +188,7 @@ impl<'a> Hand<'a> {
             },
             (Role::ControlPlane, false) => Boot::JoinControlPlane { etcd_disk: false },
         };
-        let master = pool.role == Role::ControlPlane;
+        let is_control_plane = pool.role == Role::ControlPlane;
         Ok(MachineConfig {
             cluster: ClusterConfig {
                 name: self.wanted.identity.name.clone(),
@@ -202,7 +202,7 @@ impl<'a> Hand<'a> {
             name: machine.to_owned(),
             service_address: address,
             labels: std::collections::BTreeMap::new(),
-            taints: if master {
+            taints: if is_control_plane {
                 vec![Taint::control_plane()]
             } else {
                 Vec::new()

@@ -66,7 +66,7 @@ impl Context {
             let asked = tokio::time::timeout(limit, Box::pin(asked)).await;
             let (guest, etcd, finished) = asked.unwrap_or_else(|_elapsed| {
                 let silent = Probe::Unreachable("nothing answers yet".to_owned());
-                (silent, Probe::NotAsked, false)
+                (silent, Probe::NotAsked, known)
             });
             probes.asked = Some(time);
             probes.init_finished = finished;
@@ -131,15 +131,18 @@ fn matters(subject: &Subject<'_>, seen: &Observed) -> bool {
 
 /// A control-plane machine answers KubeVirt's probe, and so is behind the endpoint.
 fn serves(seen: &Observed) -> bool {
-    let is_master = |meta: &Meta| meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL);
-    seen.vms.values().any(|vm| vm.ready && is_master(&vm.meta))
+    let mut vms = seen.vms.values();
+    vms.any(|vm| vm.ready && is_control_plane(&vm.meta))
+}
+
+fn is_control_plane(meta: &Meta) -> bool {
+    meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL)
 }
 
 /// Addresses of the Services of control-plane machines that run, by machine. One whose Service does
 /// not lead to it yet is left out: the question would be lost, and the plan that is to lead the
 /// Service there would wait for it.
 fn runs(seen: &Observed) -> impl Iterator<Item = (&String, &String)> {
-    let is_master = |meta: &Meta| meta.pool.as_deref() == Some(names::CONTROL_PLANE_POOL);
     let services = seen.services.iter();
     services.filter_map(move |(name, service)| {
         let instance = seen.instances.get(name)?;
@@ -150,7 +153,7 @@ fn runs(seen: &Observed) -> impl Iterator<Item = (&String, &String)> {
             .contains(instance.address.as_ref()?);
         let is_on = instance.phase == "Running" && leads_there;
         let address = service.cluster_ip.as_ref()?;
-        (is_on && is_master(&service.meta)).then_some((name, address))
+        (is_on && is_control_plane(&service.meta)).then_some((name, address))
     })
 }
 

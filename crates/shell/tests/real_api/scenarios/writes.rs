@@ -132,6 +132,29 @@ pub async fn a_delete_hits_the_object_that_was_observed_or_none(place: &Place) {
     );
 }
 
+pub async fn a_patch_whose_test_fails_is_a_conflict(place: &Place) {
+    let maps = place.maps();
+    place.made("a").await;
+    let steps = |seen: &str| {
+        json!([
+            { "op": "test", "path": "/data/key", "value": seen },
+            { "op": "add", "path": "/data/key", "value": "new" },
+        ])
+    };
+    let failed = writer()
+        .patch(&maps, "a", steps("other"))
+        .await
+        .unwrap_err();
+    assert_eq!(failed.class(), Class::Conflict, "{failed}");
+    let value = maps.get("a").await.unwrap().data.unwrap()["key"].clone();
+    let patched = writer().patch(&maps, "a", steps(&value)).await.unwrap();
+    assert_eq!(patched.data.unwrap()["key"], "new");
+    // What the server finds wrong in the outcome is no change by others.
+    let wrong = json!([{ "op": "add", "path": "/metadata/labels", "value": { "no label": "" } }]);
+    let refused = writer().patch(&maps, "a", wrong).await.unwrap_err();
+    assert_eq!(refused.class(), Class::Rejected, "{refused}");
+}
+
 pub async fn a_finalizer_patch_fits_the_list_that_was_seen_or_fails(place: &Place) {
     let (maps, ours) = (place.maps(), "example.dev/ours");
     let bare = place.made("a").await;
