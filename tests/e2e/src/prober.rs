@@ -20,7 +20,7 @@ pub struct Prober {
 
 /// What it found: for each request when it was begun, counted from the first, and whether it was
 /// answered within two seconds.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outcome(Vec<(Duration, bool)>);
 
 impl Outcome {
