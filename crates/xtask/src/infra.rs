@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use guestcluster_infra::faults::{Fault, USAGE};
 use guestcluster_infra::progress::Progress;
+use guestcluster_infra::tools::Release;
 use guestcluster_infra::up::{self, Infra, UpOptions};
 use guestcluster_infra::{node_image, tools};
 
@@ -26,7 +27,7 @@ pub struct Options {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Build its programs and the node image; what is cached is not built again.
+    /// Build its programs and the node images; what is cached is not built again.
     Build,
     /// Bring it up, building what is missing; one that is up stays.
     Up {
@@ -73,12 +74,11 @@ async fn perform(project: &Project, Options { name, verb }: Options) -> Result<E
         Verb::Build => {
             let progress = Progress::detect();
             let tools = tools::ensure(&progress)?;
-            let image = node_image::ensure(&tools, &progress)?;
-            println!(
-                "programs: {}\nnode image: {}",
-                tools.bin.display(),
-                image.reference
-            );
+            println!("programs: {}", tools.programs.bin.display());
+            for release in [Release::Current, Release::Next] {
+                let image = node_image::ensure(release, &progress)?;
+                println!("node image: {}", image.reference);
+            }
         }
         Verb::Up {
             hosts,

@@ -97,21 +97,32 @@ impl DataCentre {
 
     /// Whether instances of `namespace` run on paper only.
     pub fn on_paper(&self, namespace: &str) -> bool {
-        let marked = || {
-            let labels = self
-                .namespaces
-                .find("", namespace)?
-                .metadata
-                .labels
-                .clone()?;
-            labels.get(PAPER_LABEL).map(|value| value == "true")
-        };
-        self.options.paper || marked().unwrap_or(false)
+        let label = self.paper_label(namespace);
+        self.options.paper || matches!(label.as_deref(), Some("true" | ANSWERS))
+    }
+
+    /// Whether launchers of `namespace` are ready without being asked: nobody would answer.
+    pub fn is_silent(&self, namespace: &str) -> bool {
+        self.on_paper(namespace) && self.paper_label(namespace).as_deref() != Some(ANSWERS)
+    }
+
+    fn paper_label(&self, namespace: &str) -> Option<String> {
+        let namespace = self.namespaces.find("", namespace)?;
+        namespace
+            .metadata
+            .labels
+            .as_ref()?
+            .get(PAPER_LABEL)
+            .cloned()
     }
 }
 
-/// The label of a namespace whose instances run without a machine.
+/// The label of a namespace whose instances run without a machine: `true`, or [`ANSWERS`].
 pub const PAPER_LABEL: &str = "guestcluster.dev/paper";
+
+/// The value that says that somebody answers at the addresses of the instances, so that launchers
+/// are probed as those of real machines.
+pub const ANSWERS: &str = "answers";
 
 /// The API of virtual machine instances, for objects of which most fields must stay as they are.
 pub fn instance_resource() -> ApiResource {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use kube::Api;
 use kube::api::DeleteParams;
@@ -59,6 +60,18 @@ pub enum Fault {
     Cut(Target),
     /// A cut machine is connected again.
     Restore(Target),
+    /// Packets between two machines vanish, until one of them has another address.
+    CutBetween(Target, Target),
+    /// Two machines reach each other again.
+    RestoreBetween(Target, Target),
+    /// The disk that holds a machine's etcd has no space left.
+    FillDisk(Target),
+    /// It has space again.
+    FreeDisk(Target),
+    /// Each fsync and fdatasync of a machine's etcd is held back, until the machine is switched off.
+    SlowDisk(Target, Duration),
+    /// They take what they take.
+    FastDisk(Target),
     /// A machine is stopped and started with a new Pod, which has another address.
     Restart(Target),
     /// virt-api, with its webhooks, is away.
@@ -75,6 +88,10 @@ pub enum Fault {
     UnmuteLoadBalancer(String),
 }
 
+/// How long a slow disk takes for a sync unless it is said: half of what etcd's members wait for a leader, so that
+/// they are late and still have one.
+pub const SLOW: Duration = Duration::from_millis(500);
+
 /// Every fault as it is written, for help texts.
 pub const USAGE: &[&str] = &[
     "kill-host HOST",
@@ -85,6 +102,12 @@ pub const USAGE: &[&str] = &[
     "thaw NAMESPACE/VM",
     "cut NAMESPACE/VM",
     "restore NAMESPACE/VM",
+    "cut-between NAMESPACE/VM NAMESPACE/VM",
+    "restore-between NAMESPACE/VM NAMESPACE/VM",
+    "fill-disk NAMESPACE/VM",
+    "free-disk NAMESPACE/VM",
+    "slow-disk NAMESPACE/VM [MILLISECONDS]",
+    "fast-disk NAMESPACE/VM",
     "restart NAMESPACE/VM",
     "stop-virt-api",
     "start-virt-api",
@@ -122,6 +145,13 @@ impl FromStr for Fault {
             ["thaw", target] => Self::Thaw(target.parse()?),
             ["cut", target] => Self::Cut(target.parse()?),
             ["restore", target] => Self::Restore(target.parse()?),
+            ["cut-between", one, other] => Self::CutBetween(one.parse()?, other.parse()?),
+            ["restore-between", one, other] => Self::RestoreBetween(one.parse()?, other.parse()?),
+            ["fill-disk", target] => Self::FillDisk(target.parse()?),
+            ["free-disk", target] => Self::FreeDisk(target.parse()?),
+            ["slow-disk", target] => Self::SlowDisk(target.parse()?, SLOW),
+            ["slow-disk", target, delay] => Self::SlowDisk(target.parse()?, milliseconds(delay)?),
+            ["fast-disk", target] => Self::FastDisk(target.parse()?),
             ["restart", target] => Self::Restart(target.parse()?),
             ["stop-virt-api"] => Self::StopVirtApi,
             ["start-virt-api"] => Self::StartVirtApi,
@@ -131,6 +161,14 @@ impl FromStr for Fault {
             ["unmute-load-balancer", scope] => Self::UnmuteLoadBalancer(scope.to_owned()),
             _ => anyhow::bail!("no such fault; write one of:\n  {}", USAGE.join("\n  ")),
         })
+    }
+}
+
+/// A delay in milliseconds, of which none would be no fault.
+fn milliseconds(text: &str) -> anyhow::Result<Duration> {
+    match text.parse() {
+        Ok(delay @ 1..) => Ok(Duration::from_millis(delay)),
+        _ => anyhow::bail!("\"{text}\" is no number of milliseconds"),
     }
 }
 
@@ -157,6 +195,12 @@ impl Breaker<'_> {
             Fault::Thaw(at) => guests.set_frozen(&at.namespace, &at.name, false).await,
             Fault::Cut(at) => guests.set_cut(&at.namespace, &at.name, true).await,
             Fault::Restore(at) => guests.set_cut(&at.namespace, &at.name, false).await,
+            Fault::CutBetween(one, other) => guests.set_cut_between(&one, &other, true).await,
+            Fault::RestoreBetween(one, other) => guests.set_cut_between(&one, &other, false).await,
+            Fault::FillDisk(at) => guests.set_disk_full(&at, true).await,
+            Fault::FreeDisk(at) => guests.set_disk_full(&at, false).await,
+            Fault::SlowDisk(at, delay) => guests.set_slow_disk(&at, Some(delay)).await,
+            Fault::FastDisk(at) => guests.set_slow_disk(&at, None).await,
             Fault::Restart(at) => self.restart(&at).await,
             Fault::StopVirtApi => self.supervisor.hold(VIRT_API),
             Fault::StartVirtApi => self.supervisor.release(VIRT_API),
@@ -189,7 +233,9 @@ impl Breaker<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Target, USAGE};
+    use std::time::Duration;
+
+    use super::{Fault, SLOW, Target, USAGE};
 
     #[test]
     fn every_fault_is_read_as_the_usage_writes_it() {
@@ -197,6 +243,7 @@ mod tests {
             let example = usage
                 .replace("NAMESPACE[/SERVICE]", "guests/api")
                 .replace("NAMESPACE/VM", "guests/prod-cp-1")
+                .replace("[MILLISECONDS]", "250")
                 .replace("HOST", "host-1");
             assert!(example.parse::<Fault>().is_ok(), "{example}");
         }
@@ -209,8 +256,29 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_disk_is_as_slow_as_it_is_said() {
+        let read = |text: &str| text.parse::<Fault>().unwrap();
+        let at = Target::new("guests", "prod-cp-1");
+        let delay = Duration::from_millis(250);
+        assert_eq!(
+            read("slow-disk guests/prod-cp-1 250"),
+            Fault::SlowDisk(at.clone(), delay)
+        );
+        assert_eq!(
+            read("slow-disk guests/prod-cp-1"),
+            Fault::SlowDisk(at, SLOW)
+        );
+    }
+
+    #[test]
     fn what_is_no_fault_is_answered_with_the_list() {
-        for text in ["", "kill-host", "cut prod-cp-1", "explode"] {
+        for text in [
+            "",
+            "kill-host",
+            "cut prod-cp-1",
+            "slow-disk a/b 0",
+            "explode",
+        ] {
             assert!(text.parse::<Fault>().is_err(), "{text}");
         }
         let error = "explode".parse::<Fault>().unwrap_err().to_string();

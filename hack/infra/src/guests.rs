@@ -12,11 +12,13 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::sync::watch;
 
-use crate::machine::{Machine, MachineHost, MachineSpec, PowerState};
+use crate::machine::{Machine, MachineHost, MachineSpec, PowerState, SlowDisk};
 use crate::network::Network;
 
 /// Pauses between starts of a machine that asks for one reboot after the other.
 const REBOOT_PAUSE: Duration = Duration::from_secs(1);
+
+mod faults;
 
 /// What is to be started for a virtual machine instance.
 #[derive(Debug, Clone)]
@@ -47,6 +49,7 @@ struct Guest {
     reset: bool,
     frozen: bool,
     cut: bool,
+    slow: Option<SlowDisk>,
 }
 
 /// What `status` tells of one guest.
@@ -66,6 +69,12 @@ pub struct GuestRow {
     pub frozen: bool,
     /// Cut off the network by a fault.
     pub cut: bool,
+    /// The machines that a fault cut it off from, as `namespace/name`.
+    pub cut_from: Vec<String>,
+    /// A fault filled the disk that holds its etcd.
+    pub disk_full: bool,
+    /// How long a fault holds back each sync of its etcd.
+    pub slow_disk: Option<Duration>,
     /// The file with what its console says; none on paper.
     pub console: Option<PathBuf>,
 }
@@ -118,6 +127,7 @@ impl Guests {
             reset: false,
             frozen: false,
             cut: false,
+            slow: None,
         };
         self.lock().insert(uid.clone(), guest);
         self.starts.send_modify(|count| *count += 1);
@@ -184,7 +194,12 @@ impl Guests {
             if let Some(machine) = guests.machine(&uid) {
                 pull_plug(&machine).await;
             }
-            guests.lock().remove(&uid);
+            let Some(guest) = guests.lock().remove(&uid) else {
+                return;
+            };
+            if let Err(error) = guests.network.rejoin_all(guest.order.address).await {
+                tracing::warn!(uid, "still cut off: {error:#}");
+            }
         }
     }
 
@@ -196,57 +211,6 @@ impl Guests {
             here.map(|(uid, _)| uid.clone()).collect()
         };
         futures::future::join_all(on_host.iter().map(|uid| self.remove(uid))).await;
-    }
-
-    /// Resets the machine: power off and on in place, same disk, same address.
-    pub async fn reset(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
-        let (uid, machine) = self.by_name(namespace, name)?;
-        if let Some(guest) = self.lock().get_mut(&uid) {
-            guest.reset = true;
-        }
-        machine.pull_plug().await
-    }
-
-    /// Kills the machine as a crash of its hypervisor would: the instance fails.
-    pub async fn crash(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
-        self.by_name(namespace, name)?.1.pull_plug().await
-    }
-
-    /// Stops the machine where it stands, or lets it go on.
-    pub async fn set_frozen(&self, namespace: &str, name: &str, on: bool) -> anyhow::Result<()> {
-        let (uid, machine) = self.by_name(namespace, name)?;
-        if on {
-            machine.freeze().await
-        } else {
-            machine.thaw().await
-        }?;
-        if let Some(guest) = self.lock().get_mut(&uid) {
-            guest.frozen = on;
-        }
-        Ok(())
-    }
-
-    /// Cuts the machine off the network, or connects it again.
-    pub async fn set_cut(&self, namespace: &str, name: &str, on: bool) -> anyhow::Result<()> {
-        let (uid, _) = self.by_name(namespace, name)?;
-        let id = {
-            let guests = self.lock();
-            guests
-                .get(&uid)
-                .and_then(|guest| guest.order.machine.as_ref().map(|m| m.id.clone()))
-        };
-        let member = self
-            .network
-            .member_namespace(&id.context("the machine is gone")?);
-        if on {
-            self.network.cut(&member).await
-        } else {
-            self.network.restore(&member).await
-        }?;
-        if let Some(guest) = self.lock().get_mut(&uid) {
-            guest.cut = on;
-        }
-        Ok(())
     }
 
     /// Runs a program inside a machine.
@@ -274,6 +238,9 @@ impl Guests {
                 pid: guest.machine.as_ref().map(Machine::pid),
                 frozen: guest.frozen,
                 cut: guest.cut,
+                cut_from: self.cut_from(&guests, guest),
+                disk_full: guest.machine.as_ref().is_some_and(Machine::is_disk_full),
+                slow_disk: guest.slow.as_ref().map(SlowDisk::delay),
                 console: guest.machine.as_ref().map(Machine::console),
             })
             .collect()
@@ -291,6 +258,7 @@ impl Guests {
                 guest.reset = false;
                 guest.frozen = false;
                 guest.cut = false;
+                guest.slow = None;
                 again.then(|| guest.order.machine.clone()).flatten()
             };
             let (Some(spec), Some(host)) = (again, &self.host) else {

@@ -5,9 +5,11 @@
 //! watch, update and patch instances, but not get one.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
@@ -21,7 +23,8 @@ use crate::data_centre::{DataCentre, instance_resource};
 use crate::guests::Order;
 use crate::hosts::Host;
 use crate::informer::Change;
-use crate::machine::PowerState;
+use crate::machine::{PowerState, imported_image};
+use crate::node_image::NodeImage;
 
 mod migratable;
 mod plan;
@@ -144,29 +147,28 @@ impl Keeper {
         let address = address.and_then(|ip| ip.parse().ok());
         let address = address.ok_or_else(|| anyhow::anyhow!("the launcher has no address"))?;
         let uid = instance.uid().unwrap_or_default();
-        let machine = match &self.centre.options.image {
-            Some(image) if !self.centre.on_paper(&namespace) => {
-                let whole = whole(&instance);
-                let secrets = self.secrets(&namespace, &plan::secrets(&whole)).await?;
-                let around = plan::Surroundings {
-                    namespace: &namespace,
-                    address,
-                    image,
-                    disk: &|claim| self.disk(&namespace, claim),
-                    secret: &|name, keys| {
-                        let data = secrets.get(name)?;
-                        keys.iter()
-                            .find_map(|key| data.get(*key))
-                            .map(|value| value.0.clone())
-                    },
-                    run: self
-                        .centre
-                        .run
-                        .machine(&namespace, &instance.name_any(), &uid),
-                };
-                Some(plan::machine(&whole, &around)?)
-            }
-            _ => None,
+        let machine = if self.centre.on_paper(&namespace) {
+            None
+        } else {
+            let whole = whole(&instance);
+            let secrets = self.secrets(&namespace, &plan::secrets(&whole)).await?;
+            let around = plan::Surroundings {
+                namespace: &namespace,
+                address,
+                image: &|disk| self.image(disk),
+                disk: &|claim| self.disk(&namespace, claim),
+                secret: &|name, keys| {
+                    let data = secrets.get(name)?;
+                    keys.iter()
+                        .find_map(|key| data.get(*key))
+                        .map(|value| value.0.clone())
+                },
+                run: self
+                    .centre
+                    .run
+                    .machine(&namespace, &instance.name_any(), &uid),
+            };
+            Some(plan::machine(&whole, &around)?)
         };
         let order = Order {
             uid,
@@ -239,8 +241,18 @@ impl Keeper {
         Ok(found)
     }
 
+    /// The node image that was imported into a disk.
+    fn image(&self, disk: &Path) -> anyhow::Result<NodeImage> {
+        let digest = imported_image(disk)?;
+        let mut images = self.centre.options.images();
+        let image = images.find(|image| Some(&image.digest) == digest.as_ref());
+        image
+            .cloned()
+            .context("the root disk has no image to boot from")
+    }
+
     /// The folder of the disk that a claim is bound to.
-    fn disk(&self, namespace: &str, claim: &str) -> Option<std::path::PathBuf> {
+    fn disk(&self, namespace: &str, claim: &str) -> Option<PathBuf> {
         let claim = self.centre.claims.find(namespace, claim)?;
         let bound = claim.status.as_ref()?.phase.as_deref() == Some("Bound");
         let volume = claim.spec.as_ref()?.volume_name.clone().filter(|_| bound)?;

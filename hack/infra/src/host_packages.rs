@@ -34,6 +34,10 @@ const PACKAGES: &[Package] = &[
     package("iptables", Evidence::Program("iptables")),
     package("nftables", Evidence::Program("nft")),
     package("conntrack", Evidence::Program("conntrack")),
+    // The disk under a machine's etcd is a file system of its own.
+    package("e2fsprogs", Evidence::Program("mkfs.ext4")),
+    // A disk that is slow is played by holding back system calls.
+    package("strace", Evidence::Program("strace")),
 ];
 
 const fn package(name: &'static str, evidence: Evidence) -> Package {

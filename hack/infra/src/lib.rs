@@ -31,3 +31,5 @@ pub mod status;
 mod storage;
 pub mod tools;
 pub mod up;
+
+pub use data_centre::{ANSWERS, PAPER_LABEL};

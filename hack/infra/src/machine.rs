@@ -18,6 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -32,18 +33,22 @@ use crate::network::Network;
 use crate::process;
 use boot::Boot;
 use cgroup::Group;
-pub use disk::delete_disk;
+pub use disk::{delete_disk, import_image, imported_image};
+use etcd_disk::EtcdDisk;
 pub use limits::raise_limits;
+pub use slow_disk::SlowDisk;
 pub use spec::{MachineSpec, PowerState, Seed};
 pub use sweep::sweep;
 
 mod boot;
 mod cgroup;
 mod disk;
+mod etcd_disk;
 pub mod helper;
 mod kernel_files;
 mod limits;
 mod root;
+mod slow_disk;
 mod spec;
 mod sweep;
 
@@ -84,6 +89,10 @@ impl MachineHost {
             network: Arc::clone(&self.network),
             namespace: self.network.member_namespace(&spec.id),
             group: self.group.of_machine(&spec.id),
+            etcd: EtcdDisk::new(
+                spec.etcd_disk.as_ref().unwrap_or(&spec.disk),
+                spec.run.join("etcd"),
+            ),
         };
         // Before anything is touched: what cleans up after a failed start would end the other one.
         ensure!(
@@ -105,11 +114,12 @@ impl MachineHost {
     async fn boot(&self, spec: &MachineSpec, parts: &Parts) -> Result<(Child, Pid)> {
         disk::prepare(&spec.disk, &spec.image).await?;
         if let Some(etcd_disk) = &spec.etcd_disk {
-            disk::prepare_etcd_disk(etcd_disk)?;
+            disk::create_folder(etcd_disk)?;
         }
         disk::write_seed(&spec.disk, &spec.seed)?;
         let document = document_path(&spec.run);
         prepare_run(&spec.run)?;
+        parts.etcd.attach().await?;
         boot_document(spec, parts).write(&document)?;
         parts.group.create(spec.cpus, spec.memory_bytes)?;
         parts
@@ -147,6 +157,7 @@ pub struct Machine {
     helper: PathBuf,
     run: PathBuf,
     group: Group,
+    etcd: EtcdDisk,
     ended: watch::Receiver<Option<PowerState>>,
 }
 
@@ -159,7 +170,7 @@ impl Machine {
         pid: Pid,
     ) -> Self {
         let (end, ended) = watch::channel(None);
-        let group = parts.group.clone();
+        let (group, etcd) = (parts.group.clone(), parts.etcd.clone());
         let id = spec.id.clone();
         tokio::spawn(async move {
             let code = child.wait().await.ok().and_then(|status| status.code());
@@ -174,6 +185,7 @@ impl Machine {
             helper,
             run: spec.run.clone(),
             group,
+            etcd,
             ended,
         }
     }
@@ -251,6 +263,34 @@ impl Machine {
         spawn_blocking(move || group.set_frozen(frozen)).await?
     }
 
+    /// Fills the disk that holds etcd, or gives the space back.
+    ///
+    /// It stays full when the machine is started again. Only etcd's folder is on it: what else lies on a machine's root
+    /// disk still has room.
+    ///
+    /// # Errors
+    /// When the disk cannot be written.
+    pub fn set_disk_full(&self, full: bool) -> Result<()> {
+        if full {
+            self.etcd.fill()
+        } else {
+            self.etcd.free()
+        }
+    }
+
+    /// Whether the disk that holds etcd was filled.
+    pub fn is_disk_full(&self) -> bool {
+        self.etcd.is_full()
+    }
+
+    /// Holds back each fsync and fdatasync of its etcd by `delay`, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// When no etcd runs in the machine, or strace cannot trace it.
+    pub async fn slow_disk(&self, delay: Duration) -> Result<SlowDisk> {
+        SlowDisk::begin(self.group.clone(), delay).await
+    }
+
     /// The file with everything its console said, over all starts with the same run folder.
     pub fn console(&self) -> PathBuf {
         console_path(&self.run)
@@ -283,6 +323,7 @@ struct Parts {
     network: Arc<Network>,
     namespace: String,
     group: Group,
+    etcd: EtcdDisk,
 }
 
 impl Parts {
@@ -291,15 +332,14 @@ impl Parts {
         // Killed once more: a program that was being run in the machine may have outlived it.
         let removed = spawn_blocking(move || group.kill().and_then(|()| group.remove())).await?;
         self.network.detach(&self.namespace).await?;
+        self.etcd.detach()?;
         removed.map(drop)
     }
 }
 
 fn boot_document(spec: &MachineSpec, parts: &Parts) -> Boot {
-    let state_folder = |name: &str| match &spec.etcd_disk {
-        Some(disk) if name == "etcd" => disk.clone(),
-        _ => spec.disk.join(name),
-    };
+    let state = |name: &str| Path::new("/var/lib").join(name);
+    let own = disk::STATE.map(|name| (spec.disk.join(name), state(name)));
     Boot {
         hostname: spec.hostname.clone(),
         cpus: spec.cpus,
@@ -313,9 +353,9 @@ fn boot_document(spec: &MachineSpec, parts: &Parts) -> Boot {
         lower: vec![spec.image.layer.clone(), spec.image.base.clone()],
         upper: spec.disk.join("upper"),
         work: spec.disk.join("work"),
-        state: disk::STATE
-            .iter()
-            .map(|name| (state_folder(name), Path::new("/var/lib").join(name)))
+        state: own
+            .into_iter()
+            .chain([(parts.etcd.data(), state("etcd"))])
             .collect(),
         root: spec.run.join("root"),
         files: spec.run.join("files"),

@@ -11,6 +11,7 @@
 //! | 10.79.0.0/24 | load balancers: local to the router, kube-proxy translates them |
 //! | 10.96.0.0/16 | Services of the infrastructure: kube-proxy translates them |
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,15 +22,18 @@ use crate::addresses::{self, MAX_HOSTS, ROUTER};
 use crate::cache::hexadecimal;
 use ip::{batch, ip};
 use pool::Pool;
+use severed::Pair;
 
 mod ip;
 mod pool;
+mod severed;
 
 /// The network of one local infrastructure.
 #[derive(Debug)]
 pub struct Network {
     name: String,
     pool: Mutex<Pool>,
+    severed: Mutex<BTreeSet<Pair>>,
 }
 
 impl Network {
@@ -46,7 +50,8 @@ impl Network {
         );
         let network = Self {
             name: name.to_owned(),
-            pool: Mutex::new(Pool::default()),
+            pool: Mutex::default(),
+            severed: Mutex::default(),
         };
         let namespace = network.namespace();
         ip(&["netns", "add", &namespace]).await?;
@@ -76,7 +81,8 @@ impl Network {
         check_name(name)?;
         Ok(Self {
             name: name.to_owned(),
-            pool: Mutex::new(Pool::default()),
+            pool: Mutex::default(),
+            severed: Mutex::default(),
         })
     }
 

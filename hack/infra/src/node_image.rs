@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::cache::{Cache, KeyBuilder, remove_folder};
+use crate::cache::{Cache, Key, KeyBuilder, remove_folder};
 use crate::host_packages;
 use crate::progress::{Progress, mebibytes};
-use crate::tools::{KUBERNETES_VERSION, Tools};
+use crate::tools::{self, Programs, Release};
 use debian::Debian;
 
 /// The name of the image, without version and digest.
@@ -45,23 +45,27 @@ pub struct NodeImage {
     pub containerd: PathBuf,
 }
 
-/// Builds what is missing; returns at once when everything is cached.
+/// Builds what is missing of the image of this release; returns at once when everything is cached.
 ///
-/// Building takes root, and Debian's package mirror for the root.
-pub fn ensure(tools: &Tools, progress: &Progress) -> Result<NodeImage> {
+/// All releases lie on the same Debian root. Building takes root, and Debian's package mirror for it.
+pub fn ensure(release: Release, progress: &Progress) -> Result<NodeImage> {
+    let programs = tools::ensure_node(release, progress)?;
     let cache = Cache::open()?;
-    let debian = debian::ensure(&cache, progress)?;
-    let key = recipe(tools, &debian)?.key();
-    let folder = cache.ensure("node-images", &key, progress, |folder| {
-        build(folder, tools, &debian, progress)
+    let recipe = Recipe {
+        kubernetes: release.version(),
+        debian: debian::ensure(&cache, progress)?,
+        programs,
+    };
+    let folder = cache.ensure("node-images", &recipe.key()?, progress, |folder| {
+        recipe.build(folder, progress)
     })?;
     let file = folder.join(DIGEST_FILE);
     let digest = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
     Ok(NodeImage {
-        kubernetes: KUBERNETES_VERSION.to_owned(),
-        reference: format!("{REPOSITORY}:{KUBERNETES_VERSION}@{digest}"),
+        kubernetes: recipe.kubernetes.to_owned(),
+        reference: format!("{REPOSITORY}:{}@{digest}", recipe.kubernetes),
         digest,
-        base: debian.root,
+        base: recipe.debian.root,
         layer: folder.join(LAYER_FOLDER),
         containerd: folder.join(STORE_FOLDER),
     })
@@ -76,47 +80,58 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("node-image")
 }
 
-/// Everything that the image depends on. The code that builds it is part of that: a number to raise by hand would be
-/// forgotten.
-fn recipe(tools: &Tools, debian: &Debian) -> Result<KeyBuilder> {
-    Ok(KeyBuilder::default()
-        .input("tools", &tools.digest)
-        .input("debian", &debian.packages)
-        .input("files", tree::describe(&sources())?)
-        .input("containers", include_str!("node_image/containers.rs"))
-        .input("layer", include_str!("node_image/layer.rs"))
-        .input("oci", include_str!("node_image/oci.rs"))
-        .input("programs", include_str!("node_image/programs.rs"))
-        .input("store", include_str!("node_image/store.rs")))
+/// What an image is made of.
+struct Recipe {
+    kubernetes: &'static str,
+    programs: Programs,
+    debian: Debian,
 }
 
-fn build(folder: &Path, tools: &Tools, debian: &Debian, progress: &Progress) -> Result<()> {
-    host_packages::require_root("build the node image")?;
-    let references = containers::References::of_kubeadm(tools)?;
+impl Recipe {
+    /// A digest of everything that the image depends on. The code that builds it is part of that: a number to raise
+    /// by hand would be forgotten.
+    fn key(&self) -> Result<Key> {
+        Ok(KeyBuilder::default()
+            .input("programs", &self.programs.digest)
+            .input("debian", &self.debian.packages)
+            .input("files", tree::describe(&sources())?)
+            .input("containers", include_str!("node_image/containers.rs"))
+            .input("layer", include_str!("node_image/layer.rs"))
+            .input("oci", include_str!("node_image/oci.rs"))
+            .input("network-programs", include_str!("node_image/programs.rs"))
+            .input("store", include_str!("node_image/store.rs"))
+            .key())
+    }
 
-    let step = progress.step("lay out the node image");
-    let layer = folder.join(LAYER_FOLDER);
-    layer::write(&layer, tools, &debian.root, &references.pause)?;
-    let content = tree::describe(&layer)?;
-    step.done(&mebibytes(tree::size(&layer)?));
+    fn build(&self, folder: &Path, progress: &Progress) -> Result<()> {
+        host_packages::require_root("build a node image")?;
+        let (programs, debian) = (&self.programs, &self.debian.root);
+        let references = containers::References::of_kubeadm(programs, self.kubernetes)?;
 
-    let step = progress.step("write the container images");
-    let scratch = folder.join("images");
-    let images = containers::write(&scratch, tools, &debian.root, &references)?;
-    step.done(&mebibytes(fs::metadata(&images.archive)?.len()));
+        let step = progress.step(format!("lay out the node image of {}", self.kubernetes));
+        let layer = folder.join(LAYER_FOLDER);
+        layer::write(&layer, programs, debian, &references.pause)?;
+        let content = tree::describe(&layer)?;
+        step.done(&mebibytes(tree::size(&layer)?));
 
-    let step = progress.step("unpack the container images");
-    let containerd = folder.join(STORE_FOLDER);
-    store::import(&containerd, &images.archive, tools)?;
-    remove_folder(&scratch)?;
-    step.done(&mebibytes(tree::size(&containerd)?));
+        let step = progress.step("write the container images");
+        let scratch = folder.join("images");
+        let images = containers::write(&scratch, programs, debian, &references)?;
+        step.done(&mebibytes(fs::metadata(&images.archive)?.len()));
 
-    let digest = KeyBuilder::default()
-        .input("kubernetes", KUBERNETES_VERSION)
-        .input("debian", &debian.packages)
-        .input("layer", content)
-        .input("containers", images.index)
-        .digest();
-    fs::write(folder.join(DIGEST_FILE), format!("sha256:{digest}"))?;
-    Ok(())
+        let step = progress.step("unpack the container images");
+        let containerd = folder.join(STORE_FOLDER);
+        store::import(&containerd, &images.archive, programs)?;
+        remove_folder(&scratch)?;
+        step.done(&mebibytes(tree::size(&containerd)?));
+
+        let digest = KeyBuilder::default()
+            .input("kubernetes", self.kubernetes)
+            .input("debian", &self.debian.packages)
+            .input("layer", content)
+            .input("containers", images.index)
+            .digest();
+        fs::write(folder.join(DIGEST_FILE), format!("sha256:{digest}"))?;
+        Ok(())
+    }
 }

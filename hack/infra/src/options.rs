@@ -22,8 +22,10 @@ pub struct RunnerOptions {
     pub programs: PathBuf,
     /// The folder of CDI's definitions.
     pub cdi_crds: PathBuf,
-    /// The node image that machines boot from; none on paper.
+    /// The node image of the infrastructure's own Kubernetes; none on paper.
     pub image: Option<NodeImage>,
+    /// The node image of the minor after it, to upgrade guests to; none on paper.
+    pub next_image: Option<NodeImage>,
     /// The helper that starts machines.
     pub machine_helper: PathBuf,
     /// The static binary that Pods of the operator's image run.
@@ -56,6 +58,11 @@ impl RunnerOptions {
             "machines need a node image; without one only paper machines are possible"
         );
         Ok(())
+    }
+
+    /// Every node image that can be pulled; none on paper.
+    pub fn images(&self) -> impl Iterator<Item = &NodeImage> {
+        self.image.iter().chain(&self.next_image)
     }
 
     /// The path of one of the programs.

@@ -28,6 +28,8 @@ pub struct StatusReport {
     pub guests: Vec<GuestRow>,
     /// The programs.
     pub programs: Vec<ProcessRow>,
+    /// What disks can be imported from, as in `spec.image.registry`; none on paper.
+    pub images: Vec<String>,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
     /// The folder of the logs.
@@ -43,7 +45,11 @@ impl fmt::Display for StatusReport {
         }
         writeln!(f)?;
         f.write_str(&table(&self.program_lines()))?;
-        writeln!(f, "\nkubeconfig  {}", self.kubeconfig.display())?;
+        writeln!(f)?;
+        for image in &self.images {
+            writeln!(f, "node image  {image}")?;
+        }
+        writeln!(f, "kubeconfig  {}", self.kubeconfig.display())?;
         writeln!(f, "logs        {}", self.logs.display())
     }
 }
@@ -70,13 +76,25 @@ impl StatusReport {
         lines.extend(self.guests.iter().map(|guest| {
             let mut state = Vec::new();
             if guest.frozen {
-                state.push("frozen");
+                state.push("frozen".to_owned());
             }
             if guest.cut {
-                state.push("cut off");
+                state.push("cut off".to_owned());
+            }
+            state.extend(
+                guest
+                    .cut_from
+                    .iter()
+                    .map(|other| format!("cut off from {other}")),
+            );
+            if guest.disk_full {
+                state.push("disk full".to_owned());
+            }
+            if let Some(delay) = guest.slow_disk {
+                state.push(format!("slow disk ({} ms)", delay.as_millis()));
             }
             if guest.pid.is_none() {
-                state.push("on paper");
+                state.push("on paper".to_owned());
             }
             vec![
                 format!("{}/{}", guest.namespace, guest.name),
@@ -151,6 +169,7 @@ mod tests {
     use crate::guests::GuestRow;
     use crate::process::ProcessRow;
     use std::net::Ipv4Addr;
+    use std::time::Duration;
 
     fn host(name: &str, zone: &str, power: bool) -> HostRow {
         HostRow {
@@ -169,6 +188,9 @@ mod tests {
             pid: Some(1),
             frozen,
             cut: false,
+            cut_from: Vec::new(),
+            disk_full: false,
+            slow_disk: None,
             console: Some("/run/console.log".into()),
         }
     }
@@ -191,6 +213,7 @@ mod tests {
                 held: false,
                 log: "/logs/etcd.log".into(),
             }],
+            images: vec!["registry.local/guest/node:v1.36.3@sha256:abc".into()],
             kubeconfig: "/run/kubeconfig".into(),
             logs: "/run/logs".into(),
         };
@@ -206,9 +229,28 @@ guests/prod-w-1   host-1  10.244.0.12  frozen   /run/console.log
 PROGRAM  STATE    RESTARTS
 etcd     running  0
 
+node image  registry.local/guest/node:v1.36.3@sha256:abc
 kubeconfig  /run/kubeconfig
 logs        /run/logs
 ";
         assert_eq!(report.to_string(), expected);
+    }
+
+    #[test]
+    fn everything_that_is_broken_about_a_machine_is_told() {
+        let mut guest = guest("prod-cp-1", "host-1", true);
+        guest.cut_from = vec!["guests/prod-cp-2".into()];
+        guest.disk_full = true;
+        guest.slow_disk = Some(Duration::from_millis(500));
+        let report = StatusReport {
+            hosts: Vec::new(),
+            guests: vec![guest],
+            programs: Vec::new(),
+            images: Vec::new(),
+            kubeconfig: "/run/kubeconfig".into(),
+            logs: "/run/logs".into(),
+        };
+        let state = "frozen, cut off from guests/prod-cp-2, disk full, slow disk (500 ms)";
+        assert!(report.to_string().contains(state), "{report}");
     }
 }

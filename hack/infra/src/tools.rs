@@ -15,24 +15,24 @@ use anyhow::{Context, Result};
 use crate::cache::{Cache, KeyBuilder};
 use crate::host_packages;
 use crate::progress::Progress;
+use catalogue::Module;
 
 pub use catalogue::{
     CONTAINERD_VERSION, COREDNS_VERSION, ETCD_VERSION, FLANNEL_VERSION, HELM_VERSION,
-    KUBERNETES_VERSION, KUBEVIRT_VERSION,
+    KUBERNETES_VERSION, KUBEVIRT_VERSION, NEXT_COREDNS_VERSION, NEXT_ETCD_VERSION,
+    NEXT_KUBERNETES_VERSION, Release,
 };
 
-/// Every program, complete and ready to run.
+/// Programs, complete and ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tools {
+pub struct Programs {
     /// The folder of the programs.
     pub bin: PathBuf,
-    /// The folder of the Containerized Data Importer's CustomResourceDefinitions, one YAML file each.
-    pub cdi_crds: PathBuf,
     /// The digest of all pins, build flags and the compiler: the same digest means the same programs.
     pub digest: String,
 }
 
-impl Tools {
+impl Programs {
     /// Where a program is. Names are those of the programs themselves (`kube-apiserver`, `ctr`), except that
     /// `kubevirt-objects` prints KubeVirt's own objects.
     pub fn path(&self, program: &str) -> PathBuf {
@@ -40,15 +40,47 @@ impl Tools {
     }
 }
 
+/// What the infrastructure is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tools {
+    /// Its programs.
+    pub programs: Programs,
+    /// The folder of the Containerized Data Importer's CustomResourceDefinitions, one YAML file each.
+    pub cdi_crds: PathBuf,
+}
+
 /// Builds what is missing; returns at once when everything is cached.
 ///
 /// Needs Go on the host (see the error otherwise) and, for what isn't cached, the module registry.
 pub fn ensure(progress: &Progress) -> Result<Tools> {
+    let (root, digest) = assemble("tools", catalogue::INFRASTRUCTURE, progress)?;
+    Ok(Tools {
+        programs: Programs {
+            bin: root.join("bin"),
+            digest,
+        },
+        cdi_crds: root.join("cdi-crds"),
+    })
+}
+
+/// Builds what is missing of the programs of a node of this release.
+///
+/// They have a digest of their own: what only the infrastructure runs doesn't change a node's image.
+pub fn ensure_node(release: Release, progress: &Progress) -> Result<Programs> {
+    let (root, digest) = assemble("node-programs", &release.node_modules(), progress)?;
+    Ok(Programs {
+        bin: root.join("bin"),
+        digest,
+    })
+}
+
+/// One folder with what all these modules build, and the digest of what they depend on.
+fn assemble(name: &str, modules: &[&Module], progress: &Progress) -> Result<(PathBuf, String)> {
     host_packages::ensure(progress)?;
     let (cache, compiler) = (Cache::open()?, build::Compiler::find()?);
     let mut key = KeyBuilder::default();
     let mut folders = Vec::new();
-    for module in catalogue::MODULES {
+    for module in modules {
         let module_key = build::key(module, &compiler)?;
         key = key.input(module.name, module_key.to_string());
         let kind = format!("tool-modules/{}", module.name);
@@ -57,17 +89,13 @@ pub fn ensure(progress: &Progress) -> Result<Tools> {
         })?);
     }
     let digest = key.digest();
-    let key = KeyBuilder::default().input("tools", &digest).key();
-    let root = cache.ensure("tools", &key, progress, |folder| {
+    let key = KeyBuilder::default().input(name, &digest).key();
+    let root = cache.ensure(name, &key, progress, |folder| {
         folders
             .iter()
             .try_for_each(|module| link_tree(module, folder))
     })?;
-    Ok(Tools {
-        bin: root.join("bin"),
-        cdi_crds: root.join("cdi-crds"),
-        digest,
-    })
+    Ok((root, digest))
 }
 
 /// Hard links: one folder with every program, at no cost in space.

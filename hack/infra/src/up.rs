@@ -29,6 +29,7 @@ use crate::options::RunnerOptions;
 use crate::progress::{Progress, Step};
 use crate::run_dir::RunDir;
 use crate::status::StatusReport;
+use crate::tools::Release;
 use crate::{host_packages, node_image, static_binary, tools};
 
 /// File name of the runner, which is built with this crate.
@@ -205,14 +206,14 @@ impl Infra {
     }
 }
 
-/// Builds programs and image, and writes down what the runner is to do.
+/// Builds programs and images, and writes down what the runner is to do.
 fn prepare(options: UpOptions, progress: &Progress) -> anyhow::Result<RunnerOptions> {
     let tools = tools::ensure(progress)?;
-    let image = if options.paper {
-        None
-    } else {
-        Some(node_image::ensure(&tools, progress)?)
+    let image = |release| {
+        let built = (!options.paper).then(|| node_image::ensure(release, progress));
+        built.transpose()
     };
+    let (image, next_image) = (image(Release::Current)?, image(Release::Next)?);
     let operator_binary = options
         .operator_binary
         .map(|binary| static_binary::check(&binary))
@@ -221,9 +222,10 @@ fn prepare(options: UpOptions, progress: &Progress) -> anyhow::Result<RunnerOpti
         name: options.name,
         hosts: options.hosts,
         paper: options.paper,
-        programs: tools.bin,
+        programs: tools.programs.bin,
         cdi_crds: tools.cdi_crds,
         image,
+        next_image,
         machine_helper: own_program(HELPER)?,
         operator_binary,
     };

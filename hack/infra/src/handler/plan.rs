@@ -1,7 +1,7 @@
 //! The machine that an instance asks for.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use base64::Engine;
@@ -20,8 +20,8 @@ pub struct Surroundings<'a> {
     pub namespace: &'a str,
     /// The address of its Pod.
     pub address: Ipv4Addr,
-    /// The node image.
-    pub image: &'a NodeImage,
+    /// The node image on a disk; an error says that nothing on it boots.
+    pub image: &'a dyn Fn(&Path) -> anyhow::Result<NodeImage>,
     /// The folder of the disk behind a claim; none while the claim is not bound.
     pub disk: &'a dyn Fn(&str) -> Option<PathBuf>,
     /// The Secrets of its namespace.
@@ -60,7 +60,7 @@ pub fn machine(instance: &Value, around: &Surroundings<'_>) -> anyhow::Result<Ma
         address: around.address,
         mac: text(instance, "/spec/domain/devices/interfaces/0/macAddress")
             .map_or_else(|| mac_of(around.address), str::to_owned),
-        image: around.image.clone(),
+        image: (around.image)(&disk)?,
         disk,
         etcd_disk: disks.next(),
         seed: seed(instance, hostname, around.secret)?,
@@ -227,13 +227,12 @@ mod tests {
     }
 
     fn plan(instance: &Value, bound: bool) -> anyhow::Result<crate::machine::MachineSpec> {
-        let image = image();
         machine(
             instance,
             &Surroundings {
                 namespace: "guests",
                 address: Ipv4Addr::new(10, 244, 1, 10),
-                image: &image,
+                image: &|_| Ok(image()),
                 disk: &|claim| bound.then(|| PathBuf::from(claim)),
                 secret: &|_, keys| (keys[0] == "userdata").then(|| b"#cloud-config".to_vec()),
                 run: "/run".into(),

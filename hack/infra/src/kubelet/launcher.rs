@@ -91,9 +91,9 @@ async fn stop(desk: &Desk, instance: &str) -> PowerState {
 
 fn start_containers(desk: &mut Desk) {
     let now = now();
-    let paper = desk
+    let silent = desk
         .centre
-        .on_paper(&desk.pod().namespace().unwrap_or_default());
+        .is_silent(&desk.pod().namespace().unwrap_or_default());
     let pod = desk.pod();
     let spec = pod.spec.clone().unwrap_or_default();
     desk.set_phase(Phase::Running);
@@ -101,7 +101,7 @@ fn start_containers(desk: &mut Desk) {
         .containers
         .iter()
         .map(|container| ContainerView {
-            ready: paper || container.readiness_probe.is_none(),
+            ready: silent || container.readiness_probe.is_none(),
             ..ContainerView::running(now)
         })
         .collect();
@@ -131,16 +131,22 @@ fn start_probes(desk: &Desk, probes: &mut JoinSet<()>, out: &mpsc::UnboundedSend
     let Some(address) = desk.view.address else {
         return;
     };
-    if desk.centre.on_paper(&pod.namespace().unwrap_or_default()) {
+    let namespace = pod.namespace().unwrap_or_default();
+    if desk.centre.is_silent(&namespace) {
         return;
     }
+    // KubeVirt adds ten seconds for libvirt's start, which nobody waits for on paper.
+    let at_once = desk.centre.on_paper(&namespace);
     let containers = pod
         .spec
         .iter()
         .flat_map(|spec| &spec.containers)
         .enumerate();
     for (index, container) in containers {
-        for (kind, plan) in plans(container) {
+        for (kind, mut plan) in plans(container) {
+            if at_once {
+                plan.initial_delay = Duration::ZERO;
+            }
             probes.spawn(prober::watch(plan, address, (index, kind), out.clone()));
         }
     }

@@ -168,6 +168,20 @@ impl Group {
         self.unified().any(|folder| event(&folder, "populated 1"))
     }
 
+    /// The processes of the group, and of all groups below it, whose program has this name.
+    pub(super) fn processes_named(&self, name: &str) -> Vec<i32> {
+        let mut found = Vec::new();
+        for folder in self.unified() {
+            collect_processes(&folder, &mut found);
+        }
+        let is_named = |pid: &i32| {
+            let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            program.trim_end() == name
+        };
+        found.retain(is_named);
+        found
+    }
+
     /// Stops every process of the group where it stands, or lets them go on.
     pub(super) fn set_frozen(&self, frozen: bool) -> Result<()> {
         let value = if frozen { "1" } else { "0" };
@@ -208,6 +222,16 @@ impl Group {
             .into_iter()
             .filter(|(one, _)| one.v1_options.is_none())
             .map(|(_, folder)| folder)
+    }
+}
+
+/// Adds the processes of a version 2 group and of those below it; groups that go meanwhile have none.
+fn collect_processes(folder: &Path, found: &mut Vec<i32>) {
+    let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    found.extend(listed.lines().filter_map(|pid| pid.parse::<i32>().ok()));
+    let below = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in below.map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        collect_processes(&entry, found);
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! | folder | holds |
 //! |---|---|
+//! | `image` | the digest of the node image that was imported into it |
 //! | `upper`, `work` | what the machine changed of its root, for overlayfs |
 //! | `containerd` | the image store, at first hard links to the node image's |
-//! | `kubelet`, `etcd` | their state |
+//! | `kubelet` | its state |
+//! | `etcd.img` | the file system of etcd's state, here or on a disk of its own |
 //!
-//! A disk starts as an empty folder: cloning the golden image costs nothing until the first boot.
+//! A disk starts with the name of its image: importing and cloning cost nothing until the first boot.
 
 use std::fs;
 use std::io;
@@ -22,17 +24,40 @@ use crate::process;
 
 /// Folders of a disk that are mounted at `/var/lib/<name>`: containerd's snapshots are overlays, which
 /// cannot lie on another overlay; the others are written much and read by nobody else.
-pub(super) const STATE: [&str; 3] = ["containerd", "kubelet", "etcd"];
+pub(super) const STATE: [&str; 2] = ["containerd", "kubelet"];
 
 /// Where cloud-init's NoCloud source looks for its seed.
 const SEED_FOLDER: &str = "upper/var/lib/cloud/seed/nocloud";
 
+/// The file that names the image.
+const IMAGE: &str = "image";
+
+/// Puts a node image on an empty disk.
+///
+/// # Errors
+/// When the disk cannot be written.
+pub fn import_image(disk: &Path, image: &NodeImage) -> Result<()> {
+    create_folder(disk)?;
+    write(&disk.join(IMAGE), image.digest.as_bytes())
+}
+
+/// The digest of the node image on a disk; none when nothing was ever imported into it.
+///
+/// # Errors
+/// When the disk cannot be read.
+pub fn imported_image(disk: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(disk.join(IMAGE)) {
+        Ok(digest) => Ok(Some(digest)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", disk.display())),
+    }
+}
+
 /// Makes the disk bootable: its folders, and at the first boot the image's container images.
 pub(super) async fn prepare(disk: &Path, image: &NodeImage) -> Result<()> {
-    for folder in ["upper", "work", "kubelet", "etcd"] {
+    for folder in ["upper", "work", "kubelet"] {
         create_folder(&disk.join(folder))?;
     }
-    private(&disk.join("etcd"))?;
     let store = disk.join("containerd");
     if !store.exists() {
         // Under another name until it is complete: a half-filled store would look like a whole one.
@@ -42,12 +67,6 @@ pub(super) async fn prepare(disk: &Path, image: &NodeImage) -> Result<()> {
         fs::rename(&partial, &store).context("cannot finish the image store")?;
     }
     Ok(())
-}
-
-/// Prepares a disk that holds nothing but etcd's data.
-pub(super) fn prepare_etcd_disk(disk: &Path) -> Result<()> {
-    create_folder(disk)?;
-    private(disk)
 }
 
 /// Puts the first-boot documents where cloud-init looks for them, in place of those of the last boot.
@@ -126,14 +145,8 @@ fn databases(store: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn create_folder(folder: &Path) -> Result<()> {
+pub(super) fn create_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
-}
-
-/// etcd wants its folder closed to others.
-fn private(folder: &Path) -> Result<()> {
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
-        .with_context(|| format!("cannot close {}", folder.display()))
 }
 
 fn write(file: &Path, content: &[u8]) -> Result<()> {
@@ -189,6 +202,23 @@ mod tests {
             b"#cloud-config"
         );
         assert!(!folder.join("network-config").exists());
+        delete_disk(&disk).unwrap();
+    }
+
+    #[test]
+    fn a_disk_knows_the_image_that_was_imported_into_it() {
+        let disk = scratch("image");
+        assert_eq!(imported_image(&disk).unwrap(), None);
+        let image = NodeImage {
+            kubernetes: "v1.37.2".into(),
+            digest: "sha256:abc".into(),
+            reference: "registry.local/guest/node:v1.37.2@sha256:abc".into(),
+            base: "/".into(),
+            layer: "/".into(),
+            containerd: "/".into(),
+        };
+        import_image(&disk, &image).unwrap();
+        assert_eq!(imported_image(&disk).unwrap(), Some("sha256:abc".into()));
         delete_disk(&disk).unwrap();
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::oci::{Files, Layout};
 use super::{programs, sources};
 use crate::build_command::{bound, run};
-use crate::tools::{FLANNEL_VERSION, KUBERNETES_VERSION, Tools};
+use crate::tools::{FLANNEL_VERSION, Programs};
 
 /// The name that flannel's own manifests use, so that the operator's manifest is the same here and elsewhere.
 const FLANNEL: &str = "ghcr.io/flannel-io/flannel";
@@ -25,13 +25,13 @@ pub(super) struct References {
 
 impl References {
     /// Asks kubeadm: its releases change these names and versions.
-    pub(super) fn of_kubeadm(tools: &Tools) -> Result<Self> {
-        let printed = run(bound(tools.path("kubeadm")).args([
+    pub(super) fn of_kubeadm(built: &Programs, kubernetes: &str) -> Result<Self> {
+        let printed = run(bound(built.path("kubeadm")).args([
             "config",
             "images",
             "list",
             "--kubernetes-version",
-            KUBERNETES_VERSION,
+            kubernetes,
         ]))?;
         Self::parse(&printed)
     }
@@ -79,14 +79,14 @@ const SINGLE: &[(&str, &str, &[&str])] = &[
         &[],
     ),
     ("kube-scheduler", "usr/local/bin/kube-scheduler", &[]),
-    // The version that is built stands in for the one that kubeadm names: both are patch releases of etcd 3.6.
+    // The version that is built stands in for the one that kubeadm names: both are patch releases of one minor.
     ("etcd", "usr/local/bin/etcd", &["etcdctl", "etcdutl"]),
 ];
 
 /// Writes all images into one archive in `scratch`, which is created.
 pub(super) fn write(
     scratch: &Path,
-    tools: &Tools,
+    built: &Programs,
     debian: &Path,
     references: &References,
 ) -> Result<Written> {
@@ -94,9 +94,9 @@ pub(super) fn write(
     let mut layout = Layout::new(scratch);
     for (program, place, beside) in SINGLE {
         let mut files = skeleton();
-        files.copy(place, tools.path(program));
+        files.copy(place, built.path(program));
         for other in *beside {
-            files.copy(&format!("usr/local/bin/{other}"), tools.path(other));
+            files.copy(&format!("usr/local/bin/{other}"), built.path(other));
         }
         let layer = layout.layer(&files)?;
         layout.image(references.get(program)?, &format!("/{place}"), &[&layer])?;
@@ -116,7 +116,7 @@ pub(super) fn write(
         "usr/local/bin/kube-proxy",
         sources().join("kube-proxy/kube-proxy"),
     );
-    files.copy("usr/local/libexec/kube-proxy", tools.path("kube-proxy"));
+    files.copy("usr/local/libexec/kube-proxy", built.path("kube-proxy"));
     let proxy = layout.layer(&files)?;
     layout.image(
         references.get("kube-proxy")?,
@@ -125,7 +125,7 @@ pub(super) fn write(
     )?;
 
     let mut files = Files::default();
-    files.copy("opt/bin/flanneld", tools.path("flanneld"));
+    files.copy("opt/bin/flanneld", built.path("flanneld"));
     let flannel = layout.layer(&files)?;
     let reference = format!("{FLANNEL}:{FLANNEL_VERSION}");
     layout.image(

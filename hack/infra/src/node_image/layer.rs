@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::{sources, tree};
-use crate::tools::Tools;
+use crate::tools::Programs;
 
 /// Where each program goes. The real kubeadm stands aside for the script of its name.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -46,14 +46,14 @@ const MASKED: &[&str] = &[
 ];
 
 /// Writes the layer. The reference is that of the image that holds a Pod's namespaces open.
-pub(super) fn write(layer: &Path, tools: &Tools, debian: &Path, pause: &str) -> Result<()> {
+pub(super) fn write(layer: &Path, built: &Programs, debian: &Path, pause: &str) -> Result<()> {
     create_folder(layer)?;
     copy_files(&sources().join("root"), layer)?;
     for (program, target) in PROGRAMS {
         let target = layer.join(target);
         create_parent(&target, layer)?;
         // A link: the cache holds one copy of each program.
-        fs::hard_link(tools.path(program), &target)
+        fs::hard_link(built.path(program), &target)
             .with_context(|| format!("link {}", target.display()))?;
     }
     write_file(

@@ -115,10 +115,12 @@ fn status(site: &Site) -> StatusReport {
     });
     let mut guests = site.centre.guests.rows();
     guests.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    let images = site.centre.options.images();
     StatusReport {
         hosts: hosts.collect(),
         guests,
         programs: site.supervisor.rows(),
+        images: images.map(|image| image.reference.clone()).collect(),
         kubeconfig: site.centre.run.kubeconfig(),
         logs: site.centre.run.logs(),
     }

@@ -12,9 +12,10 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::source::{Source, is_node_image};
+use super::source::{Pulled, Source, pull};
 use super::{LOOK_AGAIN, create_volume, data_volume_resource, policy_of, volume_name};
 use crate::data_centre::DataCentre;
+use crate::machine::import_image;
 use crate::process;
 
 /// Why a DataVolume could not be worked on now; it is tried again.
@@ -121,13 +122,19 @@ async fn fill(
     let disk = centre.run.disk(&volume_name(claim));
     match Source::read(&volume.data["spec"], &namespace) {
         Source::Blank => {}
-        Source::Registry(url) if is_node_image(&url, centre.options.image.as_ref()) => {}
         Source::Registry(url) => {
-            let message = format!("failed to pull image: {url}: manifest unknown");
-            return Ok(Some(progress(
-                "ImportInProgress",
-                ("ImagePullFailed", message),
-            )));
+            let images: Vec<_> = centre.options.images().collect();
+            match pull(&url, &images) {
+                Pulled::Image(image) => import_image(&disk, image)?,
+                Pulled::OnPaper => {}
+                Pulled::Unknown => {
+                    let message = format!("failed to pull image: {url}: manifest unknown");
+                    return Ok(Some(progress(
+                        "ImportInProgress",
+                        ("ImagePullFailed", message),
+                    )));
+                }
+            }
         }
         Source::Elsewhere(kind) => {
             let message = format!("unable to connect to {kind} data source: no route to host");

@@ -46,10 +46,21 @@ impl Source {
     }
 }
 
-/// Whether `url` names the node image; on paper there is no image, and any version will do.
+/// What a registry has under a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pulled<'a> {
+    /// A node image.
+    Image(&'a NodeImage),
+    /// A node image that exists on paper only, where nothing boots from it.
+    OnPaper,
+    /// Nothing.
+    Unknown,
+}
+
+/// Finds what `url` names among the node images; on paper there are none, and any version will do.
 ///
 /// A digest decides, whatever the tag says; without one the tag must be the version.
-pub fn is_node_image(url: &str, image: Option<&NodeImage>) -> bool {
+pub fn pull<'a>(url: &str, images: &[&'a NodeImage]) -> Pulled<'a> {
     let reference = url.strip_prefix("docker://").unwrap_or(url);
     let (name, digest) = match reference.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
@@ -60,27 +71,33 @@ pub fn is_node_image(url: &str, image: Option<&NodeImage>) -> bool {
         None => (name, ""),
     };
     if repository != REPOSITORY {
-        return false;
+        return Pulled::Unknown;
     }
-    match (image, digest) {
-        (None, _) => true,
-        (Some(image), Some(digest)) => image.digest == digest,
-        (Some(image), None) => image.kubernetes == tag,
+    if images.is_empty() {
+        return Pulled::OnPaper;
+    }
+    let is_named = |image: &&&NodeImage| match digest {
+        Some(digest) => image.digest == digest,
+        None => image.kubernetes == tag,
+    };
+    match images.iter().find(is_named) {
+        Some(image) => Pulled::Image(image),
+        None => Pulled::Unknown,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, is_node_image};
+    use super::{Pulled, Source, pull};
     use crate::node_image::NodeImage;
     use rstest::rstest;
     use serde_json::json;
 
-    fn image() -> NodeImage {
+    fn image(kubernetes: &str, digest: &str) -> NodeImage {
         NodeImage {
-            kubernetes: "v1.36.3".into(),
-            digest: "sha256:abc".into(),
-            reference: "registry.local/guest/node:v1.36.3@sha256:abc".into(),
+            kubernetes: kubernetes.into(),
+            digest: digest.into(),
+            reference: format!("registry.local/guest/node:{kubernetes}@{digest}"),
             base: "/".into(),
             layer: "/".into(),
             containerd: "/".into(),
@@ -88,15 +105,39 @@ mod tests {
     }
 
     #[rstest]
-    #[case("docker://registry.local/guest/node@sha256:abc", true)]
-    #[case("docker://registry.local/guest/node:v1.36.3@sha256:abc", true)]
-    #[case("docker://registry.local/guest/node:v1.36.3", true)]
-    #[case("docker://registry.local/guest/node:v1.0.0", false)]
-    #[case("docker://registry.local/guest/node@sha256:def", false)]
-    #[case("docker://registry.local/guest/nodes:v1.36.3", false)]
-    #[case("docker://quay.example/node@sha256:abc", false)]
-    fn only_the_built_image_can_be_pulled(#[case] url: &str, #[case] known: bool) {
-        assert_eq!(is_node_image(url, Some(&image())), known);
+    #[case("docker://registry.local/guest/node@sha256:abc", Some("v1.36.3"))]
+    #[case(
+        "docker://registry.local/guest/node:v1.36.3@sha256:abc",
+        Some("v1.36.3")
+    )]
+    #[case(
+        "docker://registry.local/guest/node:v1.36.3@sha256:def",
+        Some("v1.37.2")
+    )]
+    #[case("docker://registry.local/guest/node:v1.36.3", Some("v1.36.3"))]
+    #[case("docker://registry.local/guest/node:v1.37.2", Some("v1.37.2"))]
+    #[case("docker://registry.local/guest/node:v1.0.0", None)]
+    #[case("docker://registry.local/guest/node@sha256:123", None)]
+    #[case("docker://registry.local/guest/nodes:v1.36.3", None)]
+    #[case("docker://quay.example/node@sha256:abc", None)]
+    fn only_what_was_built_can_be_pulled(#[case] url: &str, #[case] version: Option<&str>) {
+        let built = [
+            image("v1.36.3", "sha256:abc"),
+            image("v1.37.2", "sha256:def"),
+        ];
+        let pulled = match pull(url, &built.each_ref()) {
+            Pulled::Image(image) => Some(image.kubernetes.as_str()),
+            Pulled::OnPaper | Pulled::Unknown => None,
+        };
+        assert_eq!(pulled, version);
+    }
+
+    #[test]
+    fn on_paper_any_version_will_do() {
+        let pulled = pull("docker://registry.local/guest/node:v1.0.0", &[]);
+        assert_eq!(pulled, Pulled::OnPaper);
+        let pulled = pull("docker://quay.example/node:v1.0.0", &[]);
+        assert_eq!(pulled, Pulled::Unknown);
     }
 
     #[test]

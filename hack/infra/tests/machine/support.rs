@@ -19,7 +19,7 @@ use guestcluster_infra::machine::{
 use guestcluster_infra::network::Network;
 use guestcluster_infra::node_image::{self, NodeImage};
 use guestcluster_infra::progress::Progress;
-use guestcluster_infra::tools;
+use guestcluster_infra::tools::Release;
 
 use crate::user_data::{Role, document, service_address};
 
@@ -61,10 +61,7 @@ pub fn skip_unless_possible() -> bool {
 /// The node image, from the cache.
 fn image() -> NodeImage {
     static IMAGE: OnceLock<NodeImage> = OnceLock::new();
-    let build = || {
-        let progress = Progress::plain();
-        node_image::ensure(&tools::ensure(&progress).unwrap(), &progress).unwrap()
-    };
+    let build = || node_image::ensure(Release::Current, &Progress::plain()).unwrap();
     IMAGE.get_or_init(build).clone()
 }
 
