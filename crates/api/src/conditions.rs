@@ -23,6 +23,10 @@ pub enum ConditionType {
     EtcdHealthy,
     /// All workers are Ready Nodes.
     WorkersAvailable,
+    /// Every machine is made from the specification as it is now.
+    UpToDate,
+    /// A machine that failed is being replaced, or would be (abnormal when True).
+    Remediating,
     /// `spec.paused` holds back all writes.
     Paused,
     /// The cluster is being deleted.
@@ -31,7 +35,7 @@ pub enum ConditionType {
 
 impl ConditionType {
     /// All types, in the order in which status lists them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Ready,
         Self::Reconciling,
         Self::Stalled,
@@ -42,6 +46,8 @@ impl ConditionType {
         Self::ControlPlaneAvailable,
         Self::EtcdHealthy,
         Self::WorkersAvailable,
+        Self::UpToDate,
+        Self::Remediating,
         Self::Paused,
         Self::Deleting,
     ];
@@ -59,6 +65,8 @@ impl ConditionType {
             Self::ControlPlaneAvailable => "ControlPlaneAvailable",
             Self::EtcdHealthy => "EtcdHealthy",
             Self::WorkersAvailable => "WorkersAvailable",
+            Self::UpToDate => "UpToDate",
+            Self::Remediating => "Remediating",
             Self::Paused => "Paused",
             Self::Deleting => "Deleting",
         }
@@ -79,6 +87,8 @@ impl ConditionType {
             Self::ControlPlaneAvailable => "Enough API servers of the guest answer.",
             Self::EtcdHealthy => "Every etcd member is started and a leader is known.",
             Self::WorkersAvailable => "All workers are Ready Nodes.",
+            Self::UpToDate => "Every machine is made from the specification as it is now.",
+            Self::Remediating => "A machine that failed is being replaced, or would be.",
             Self::Paused => "spec.paused holds back all writes.",
             Self::Deleting => "The cluster is being deleted.",
         }
@@ -137,6 +147,8 @@ reasons! {
     HostShared,
     /// Machines stand on hosts as specified.
     Spread,
+    /// Machines stand on hosts as specified, and by its profile the guest does not survive the loss of the host of its control plane.
+    LabProfile,
     /// A Secret of the cluster is damaged or was replaced by something else.
     CertificateDamaged,
     /// Certificates are being made.
@@ -155,10 +167,28 @@ reasons! {
     BootstrapFailed,
     /// etcd has no leader or a member is missing.
     EtcdUnhealthy,
-    /// There are more machines than asked for; this release does not remove machines.
+    /// There are more machines than asked for: they leave one by one.
     Surplus,
-    /// Machines were made from an earlier specification; this release does not replace machines.
+    /// Machines were made from an earlier specification: they are replaced one by one.
     Outdated,
+    /// A machine leaves its host, which is being drained.
+    Evicted,
+    /// A machine that serves no more is being replaced.
+    Unhealthy,
+    /// A machine whose VM somebody deleted is being replaced.
+    Lost,
+    /// A Pod in the guest may not be evicted now: the message names it and what holds it.
+    DrainBlocked,
+    /// A host is dead, and what ran on it may still run: the message says what is awaited.
+    AwaitingFence,
+    /// Too few members of etcd answer: nothing is changed until a quorum is back.
+    QuorumLost,
+    /// Machines fail one after another: the next one is not replaced without a person.
+    RepairLimit,
+    /// A person has taken a machine out of the operator's hands.
+    HandedOver,
+    /// The version asked for cannot follow the one that runs.
+    VersionSkew,
     /// A person stopped a machine; it stays stopped.
     StoppedByUser,
     /// Writes are paused by the specification.

@@ -17,11 +17,16 @@ pub const POOL: &str = "guestcluster.dev/pool";
 pub const MACHINE: &str = "guestcluster.dev/machine";
 /// Digest of the rendered machine; a VM whose value differs from today's render is outdated.
 pub const TEMPLATE_HASH: &str = "guestcluster.dev/template-hash";
+/// Annotation on a VM: `true` takes its machine out of the operator's hands until it is removed.
+/// Nothing of the machine is written, replaced or counted as trouble meanwhile.
+pub const UNMANAGED: &str = "guestcluster.dev/unmanaged";
 /// `serving` on control-plane launcher Pods that the endpoint Service may select. Taking the label
 /// off a Pod takes its machine out of the endpoint without touching the machine.
 pub const ENDPOINT: &str = "guestcluster.dev/endpoint";
 /// Value of [`ENDPOINT`].
 pub const ENDPOINT_SERVING: &str = "serving";
+/// Annotation on a launcher Pod: when its machine was taken out of the endpoint (RFC 3339).
+pub const LEFT_ENDPOINT: &str = "guestcluster.dev/left-endpoint";
 /// On a namespace: it holds guest clusters and nothing else.
 pub const GUESTS_NAMESPACE: &str = "guestcluster.dev/guests";
 /// `service` on VMs whose address inside the guest is that of their Service (masquerade binding).
@@ -45,6 +50,8 @@ pub mod secret_purpose {
 }
 /// Annotation on a user-data Secret: id of the bootstrap token that it carries.
 pub const TOKEN_ID: &str = "guestcluster.dev/token-id";
+/// Annotation on a kubeconfig's Secret: when it is to be made anew (RFC 3339).
+pub const RENEW_AT: &str = "guestcluster.dev/renew-at";
 /// Annotation on a user-data Secret: `true` once keys and tokens have been taken out of it.
 pub const SCRUBBED: &str = "guestcluster.dev/scrubbed";
 
@@ -62,6 +69,11 @@ pub const NODE_HOST: &str = "guestcluster.dev/host";
 /// In the guest: the pool of a Node's machine.
 pub const NODE_POOL: &str = "guestcluster.dev/pool";
 
+/// In the guest, an annotation on kubeadm's configuration: the version that the add-ons were brought to.
+pub const ADDONS: &str = "guestcluster.dev/addons";
+/// In the guest, an annotation on a Node that we cordoned: when its drain began (RFC 3339).
+pub const NODE_DRAIN: &str = "guestcluster.dev/drain-began";
+
 /// Our finalizer on a GuestCluster.
 pub const FINALIZER: &str = "guestcluster.dev/cleanup";
 
@@ -73,6 +85,8 @@ pub mod managers {
     pub const STATUS: &str = "guestcluster-operator/status";
     /// Objects inside a guest.
     pub const GUEST: &str = "guestcluster-operator/guest";
+    /// Notes on the add-ons inside a guest.
+    pub const GUEST_ADDONS: &str = "guestcluster-operator/addons";
 }
 
 /// Role of a machine in its guest.

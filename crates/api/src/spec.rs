@@ -41,6 +41,10 @@ pub use network::{Binding, Cni, Endpoint, EndpointType, GuestNetwork, MachineNet
 )]
 #[x_kube(validation = Rule::new("self.workers.all(w, self.workers.exists_one(o, o.name == w.name))")
     .message("each worker pool needs a name of its own"))]
+#[x_kube(validation = Rule::new("self.topology != 'Converged' || self.workers.size() == 0")
+    .message("topology Converged has no worker pools, since every control-plane machine is a worker too: remove workers, or write topology: Dedicated"))]
+#[x_kube(validation = Rule::new("self.profile != 'Lab' || self.controlPlane.replicas == 1")
+    .message("profile Lab has one control-plane machine: write controlPlane.replicas: 1, or profile: Production"))]
 #[serde(rename_all = "camelCase")]
 pub struct GuestClusterSpec {
     /// Label value, quota and policy key of the owner. Default: the namespace.
@@ -60,6 +64,20 @@ pub struct GuestClusterSpec {
 
     /// Where the machines' root disks come from; imported once per namespace and cloned per machine.
     pub image: Image,
+
+    /// Where workloads run: `Dedicated`, on worker machines apart from the control plane; or
+    /// `Converged`, on the control-plane machines, each of which keeps room for its API server and
+    /// etcd.
+    #[serde(default)]
+    #[x_kube(validation = Rule::new("self == oldSelf")
+        .message("topology cannot be changed: a machine is what it first booted as; create a new cluster"))]
+    pub topology: Topology,
+
+    /// What the guest is for: `Production`, with control-plane machines on hosts of their own; or
+    /// `Lab`, with one control-plane machine, which may share its host with any other and whose
+    /// loss the guest does not survive. A change replaces the control-plane machines.
+    #[serde(default)]
+    pub profile: Profile,
 
     /// The machines that run the guest's API servers and etcd.
     #[serde(default)]
@@ -88,6 +106,26 @@ pub struct GuestClusterSpec {
     pub paused: bool,
 }
 
+/// Where workloads run.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Topology {
+    /// On worker machines; a taint keeps them off the control plane.
+    #[default]
+    Dedicated,
+    /// On the control-plane machines.
+    Converged,
+}
+
+/// What a guest is for.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Serving: no two of its control-plane machines share a host.
+    #[default]
+    Production,
+    /// Trying out, on one host if need be.
+    Lab,
+}
+
 /// The machines that run the guest's API servers and etcd.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -110,6 +148,14 @@ pub struct ControlPlane {
     #[serde(default)]
     pub endpoint: Endpoint,
 
+    /// How long the certificates of a machine live, in hours or minutes such as `8760h` (kubeadm's
+    /// `certificateValidityPeriod`). A machine is replaced when a third of that is left.
+    #[serde(default = "a_year")]
+    #[schemars(length(max = 10))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]*[hm]$') && duration(self) >= duration('2m') && duration(self) <= duration('87600h')")
+        .message("certificateValidityPeriod must be hours or minutes up to ten years, written like 8760h"))]
+    pub certificate_validity_period: String,
+
     /// Extra arguments of kube-apiserver.
     #[serde(default)]
     pub api_server: Component,
@@ -124,6 +170,12 @@ pub struct ControlPlane {
     #[x_kube(validation = Rule::new("!has(self.extraArgs) || !self.extraArgs.exists(k, k in ['listen-client-urls', 'listen-peer-urls', 'advertise-client-urls', 'initial-advertise-peer-urls', 'initial-cluster', 'initial-cluster-state', 'name', 'data-dir', 'peer-skip-client-san-verification'])")
         .message("the operator sets etcd's addresses, name and data folder so that members survive a restart: leave these arguments out"))]
     pub etcd: Component,
+
+    /// How long the drain of a machine may wait for Pods to go, in seconds; 0 waits as long as their
+    /// PodDisruptionBudgets ask.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub drain_timeout_seconds: i32,
 }
 
 impl Default for ControlPlane {
@@ -133,10 +185,12 @@ impl Default for ControlPlane {
             machine: Machine::default(),
             placement: Placement::default(),
             endpoint: Endpoint::default(),
+            certificate_validity_period: a_year(),
             api_server: Component::default(),
             controller_manager: Component::default(),
             scheduler: Component::default(),
             etcd: Component::default(),
+            drain_timeout_seconds: 0,
         }
     }
 }
@@ -178,6 +232,43 @@ pub struct WorkerPool {
     /// Which hosts may carry them.
     #[serde(default)]
     pub placement: Placement,
+    /// How far the pool may stray from its size while its machines are replaced.
+    #[serde(default)]
+    pub rollout: Rollout,
+    /// How long the drain of a machine may wait for Pods to go, in seconds; 0 waits as long as their
+    /// PodDisruptionBudgets ask.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub drain_timeout_seconds: i32,
+}
+
+/// How far a pool may stray from its size while its machines are replaced.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[x_kube(validation = Rule::new("self.maxSurge + self.maxUnavailable >= 1")
+    .message("a rollout that may neither add a machine nor miss one replaces none: write maxSurge: 1, or maxUnavailable: 1 where no host has room for one more"))]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// Machines that there may be beyond `replicas`.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 500))]
+    pub max_surge: i32,
+    /// Machines that may be missing from `replicas`.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 500))]
+    pub max_unavailable: i32,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self {
+            max_surge: one(),
+            max_unavailable: 0,
+        }
+    }
+}
+
+const fn one() -> i32 {
+    1
 }
 
 /// What is applied into the guest and kept there.
@@ -209,6 +300,10 @@ pub enum DiskPolicy {
     Delete,
     /// Their claims stay, labelled, without an owner.
     Retain,
+}
+
+fn a_year() -> String {
+    "8760h".to_owned()
 }
 
 const fn three() -> i32 {

@@ -1,6 +1,6 @@
 //! The status: what a user reads.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,15 @@ pub struct ControlPlaneStatus {
     /// Highest ordinal ever given; written before a machine's first object.
     #[serde(default)]
     pub last_ordinal: u32,
+    /// Machines that were replaced because they failed, since the last hour without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repairs: u32,
+    /// When the last of them was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_repair: Option<Time>,
+    /// When the first of its machines' certificates ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificates_expire: Option<Time>,
     /// The machines.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
@@ -74,6 +83,12 @@ pub struct PoolStatus {
     /// Highest ordinal ever given; written before a machine's first object.
     #[serde(default)]
     pub last_ordinal: u32,
+    /// Machines that were replaced because they failed, since the last hour without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repairs: u32,
+    /// When the last of them was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_repair: Option<Time>,
     /// The machines.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
@@ -102,4 +117,19 @@ pub struct MachineStatus {
     /// Where it is in its life: Wanted (its name is reserved), Creating, Booting, Joined, Ready,
     /// Unhealthy, Stopped, Failed or Leaving.
     pub phase: String,
+    /// Why it is being taken away, from the decision until it is gone: Lost, Unhealthy, Outdated or
+    /// Surplus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<String>,
+    /// Since when it has been Unhealthy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unhealthy_since: Option<Time>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

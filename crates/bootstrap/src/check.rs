@@ -56,6 +56,9 @@ pub(crate) fn check(config: &MachineConfig) -> Result<(), Error> {
     endpoint(config)?;
     ranges(config)?;
     address(config)?;
+    if config.converged.is_some() && !config.role.is_control_plane() {
+        return Err(Error::ConvergedWorker(config.name.clone()));
+    }
     config
         .labels
         .iter()

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, net::Ipv4Addr};
 use guestcluster_pki::{BootstrapToken, Certificate, ClusterPki};
 use serde::Serialize;
 
-use crate::Version;
+use crate::{Size, Version};
 
 /// Port of the API server on a control-plane machine.
 pub const API_SERVER_PORT: u16 = 6443;
@@ -28,6 +28,11 @@ pub struct MachineConfig {
     /// Taints that the kubelet gives its Node when it registers: exactly these, so the usual
     /// [`Taint::control_plane`] must be among them where it is wanted.
     pub taints: Vec<Taint>,
+    /// Its size, if it is a control-plane machine that carries workloads as well: then room is kept
+    /// for the control plane (see [`Reservation`](crate::Reservation)), and kubeadm does not mark
+    /// its Node, neither with a taint nor with labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub converged: Option<Size>,
     /// What it is to become.
     pub role: Role,
 }
@@ -120,6 +125,9 @@ pub struct Components {
     /// Names and addresses of the API server's certificate besides those that kubeadm adds
     /// itself (machine, Service addresses, endpoint).
     pub cert_sans: Vec<String>,
+    /// How long certificates live, as kubeadm reads durations; `None` is kubeadm's year.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_validity_period: Option<String>,
     /// Arguments of kube-apiserver.
     pub api_server: BTreeMap<String, String>,
     /// Arguments of kube-controller-manager.

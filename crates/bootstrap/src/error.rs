@@ -34,6 +34,9 @@ pub enum Error {
     /// A stable address where none is used.
     #[error("machine `{0}` is a worker with bridge binding: it takes no Service address")]
     NeedlessServiceAddress(String),
+    /// A worker that is said to carry workloads beside a control plane.
+    #[error("machine `{0}` is a worker: only a control-plane machine can be converged")]
+    ConvergedWorker(String),
     /// Pods and services of the guest share addresses.
     #[error("the pod range {pods} and the service range {services} overlap")]
     OverlappingRanges {

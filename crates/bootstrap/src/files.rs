@@ -2,7 +2,7 @@
 
 use guestcluster_pki::{CertificateAuthority, ClusterPki};
 
-use crate::{Error, MachineConfig, Secrets, cloud_config::File, kubeadm};
+use crate::{Error, MachineConfig, Reservation, Secrets, cloud_config::File, kubeadm, patches};
 
 /// Makes the machine a node; its argument is `init` or `join`.
 pub(crate) const BOOTSTRAP: &str = "/usr/local/lib/guestcluster/bootstrap";
@@ -41,6 +41,9 @@ pub(crate) fn machine(config: &MachineConfig) -> Vec<File> {
     if let Some(address) = config.service_address {
         let text = include_str!("units/address.service").replace("ADDRESS", &address.to_string());
         files.push(unit("guestcluster-address.service", &text));
+    }
+    if let Some(size) = config.converged {
+        files.extend(patches::files(Reservation::of(size)));
     }
     if config.role.has_etcd_disk() {
         files.push(File::public(

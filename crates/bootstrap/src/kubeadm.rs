@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     API_SERVER_PORT, Binding, ClusterConfig, Components, Error, MachineConfig, Role, Secrets,
+    patches,
 };
 
 const API_VERSION: &str = "kubeadm.k8s.io/v1beta4";
@@ -66,8 +67,20 @@ pub(crate) fn documents(config: &MachineConfig, secrets: &Secrets<'_>) -> Result
     Ok(texts.join("\n---\n") + "\n")
 }
 
+/// kubeadm's ClusterConfiguration, as `kubeadm-config` in the guest holds it for later joins.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn cluster_configuration(
+    config: &ClusterConfig,
+    components: &Components,
+) -> Result<String, Error> {
+    serde_json::to_string_pretty(&cluster(config, components))
+        .map_err(|error| Error::Unwritable(error.to_string()))
+}
+
 fn init(config: &MachineConfig, token: &BootstrapToken) -> Value {
-    json!({
+    let mut document = json!({
         "apiVersion": API_VERSION,
         "kind": "InitConfiguration",
         "bootstrapTokens": [{
@@ -78,13 +91,17 @@ fn init(config: &MachineConfig, token: &BootstrapToken) -> Value {
         }],
         "localAPIEndpoint": local_endpoint(config),
         "nodeRegistration": node_registration(config),
-    })
+    });
+    if config.converged.is_some() {
+        converge(&mut document, "mark-control-plane");
+    }
+    document
 }
 
 fn cluster(cluster: &ClusterConfig, components: &Components) -> Value {
     let mut etcd = components.etcd.clone();
     etcd.extend(ETCD_ARGUMENTS.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    json!({
+    let mut document = json!({
         "apiVersion": API_VERSION,
         "kind": "ClusterConfiguration",
         "kubernetesVersion": cluster.version.to_string(),
@@ -104,7 +121,11 @@ fn cluster(cluster: &ClusterConfig, components: &Components) -> Value {
         "controllerManager": { "extraArgs": arguments(&components.controller_manager) },
         "scheduler": { "extraArgs": arguments(&components.scheduler) },
         "etcd": { "local": { "extraArgs": arguments(&etcd) } },
-    })
+    });
+    if let Some(period) = &components.certificate_validity_period {
+        document["certificateValidityPeriod"] = json!(period);
+    }
+    document
 }
 
 fn join(config: &MachineConfig, token: &BootstrapToken, authority_hash: &str) -> Value {
@@ -122,7 +143,18 @@ fn join(config: &MachineConfig, token: &BootstrapToken, authority_hash: &str) ->
     if config.role.is_control_plane() {
         document["controlPlane"] = json!({ "localAPIEndpoint": local_endpoint(config) });
     }
+    if config.converged.is_some() {
+        converge(&mut document, "control-plane-join/mark-control-plane");
+    }
     document
+}
+
+/// Besides the taint, kubeadm would give the Node a label that keeps load balancers off it; where
+/// every Node has that, a Service of type `LoadBalancer` reaches none. Roles are labelled once the
+/// Node exists.
+fn converge(document: &mut Value, mark: &str) {
+    document["patches"] = json!({ "directory": patches::DIRECTORY });
+    document["skipPhases"] = json!([mark]);
 }
 
 /// kubeadm writes this address into static pods, etcd members and certificates: it must outlive

@@ -28,6 +28,8 @@ pub mod console;
 mod error;
 mod files;
 mod kubeadm;
+mod patches;
+mod reservation;
 mod version;
 
 use cloud_config::CloudConfig;
@@ -37,7 +39,8 @@ pub use config::{
     Taint, TaintEffect,
 };
 pub use error::Error;
-pub use kubeadm::TOKEN_LIFETIME;
+pub use kubeadm::{TOKEN_LIFETIME, cluster_configuration};
+pub use reservation::{Amount, Reservation, Size};
 pub use version::Version;
 
 /// The document for the first boot of a machine.

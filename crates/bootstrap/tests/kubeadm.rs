@@ -16,6 +16,7 @@
 mod guest;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -24,8 +25,19 @@ use std::{
 use guest::{Guest, machine};
 use guestcluster_bootstrap::{Binding, MachineConfig, Role, Version, render, scrubbed};
 use guestcluster_pki::{AUTHORITY_LIFETIME, ClusterPki, SigningAlgorithm, Validity};
+use serde_json::{Value, json};
 
 const NOW: i64 = 1_796_000_000;
+
+const PATCHES: &str = "/etc/kubernetes/patches";
+
+/// Static Pods of a control plane.
+const COMPONENTS: [&str; 4] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "etcd",
+];
 
 /// The program that a variable names; says so if there is none.
 fn program(variable: &str) -> Option<PathBuf> {
@@ -78,6 +90,11 @@ fn every_machine() -> Vec<MachineConfig> {
             machines.push(machine(binding, role));
         }
     }
+    let init = Role::Init {
+        etcd_disk: true,
+        components: guest::components(),
+    };
+    machines.extend([init, Role::JoinControlPlane { etcd_disk: true }].map(guest::converged));
     machines
 }
 
@@ -178,6 +195,133 @@ fn assert_kubeadm_signs(kubeadm: &Path, document: &str) {
             ours,
             "{kept}"
         );
+    }
+}
+
+/// What kubeadm writes for `kubeadm init` of this machine, had it its disk: static Pods by the name of
+/// their component, and the kubelet's configuration as `config`.
+fn written(kubeadm: &Path, mut machine: MachineConfig) -> BTreeMap<String, Value> {
+    let guest = Guest::fixed();
+    machine.cluster.version = version(kubeadm);
+    let document = render(&machine, &guest.secrets(&machine)).unwrap();
+    let root = folder("written");
+    let [patches, output] = ["patches", "output"].map(|name| root.join(name));
+    for folder in [&patches, &output] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    for file in guest::parse(document.expose())["write_files"]
+        .as_array()
+        .unwrap()
+    {
+        let path = Path::new(file["path"].as_str().unwrap());
+        if path.starts_with(PATCHES) {
+            let copy = patches.join(path.file_name().unwrap());
+            fs::write(copy, file["content"].as_str().unwrap()).unwrap();
+        }
+    }
+    let config = root.join("kubeadm.yaml");
+    let text = guest::file(document.expose(), "/run/kubeadm/kubeadm.yaml").unwrap();
+    fs::write(&config, text.replace(PATCHES, patches.to_str().unwrap())).unwrap();
+    for phase in [
+        ["control-plane", "all"],
+        ["etcd", "local"],
+        ["kubelet-start", ""],
+    ] {
+        let done = Command::new(kubeadm)
+            .args(["init", "phase"])
+            .args(phase.iter().filter(|word| !word.is_empty()))
+            .args(["--dry-run", "--config"])
+            .arg(&config)
+            .env("KUBEADM_INIT_DRYRUN_DIR", &output)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{phase:?}: {done:?}");
+    }
+    let read = |name: &str| {
+        let text = fs::read_to_string(output.join(format!("{name}.yaml"))).unwrap();
+        serde_saphyr::from_str(&text).unwrap()
+    };
+    COMPONENTS
+        .into_iter()
+        .chain(["config"])
+        .map(|name| (name.to_owned(), read(name)))
+        .collect()
+}
+
+/// The control plane outlives the tenant's Pods because its own are node-critical, whose evictions
+/// the kubelet refuses, and because they request CPU and memory: by kubeadm alone next to none.
+#[test]
+fn a8_static_pods_are_node_critical_and_request_what_a_converged_machine_keeps_for_them() {
+    let Some(kubeadm) = program("GUESTCLUSTER_KUBEADM") else {
+        return;
+    };
+    let role = || Role::Init {
+        etcd_disk: false,
+        components: guest::components(),
+    };
+    let dedicated = written(&kubeadm, machine(Binding::Bridge, role()));
+    let converged = written(&kubeadm, guest::converged(role()));
+    let requests = |written: &BTreeMap<String, Value>| {
+        COMPONENTS.map(|component| {
+            let spec = &written[component]["spec"];
+            assert_eq!(spec["priorityClassName"], "system-node-critical");
+            assert_eq!(spec["priority"], 2_000_001_000);
+            spec["containers"][0]["resources"]["requests"].clone()
+        })
+    };
+    assert_eq!(
+        requests(&dedicated),
+        [
+            json!({ "cpu": "250m" }),
+            json!({ "cpu": "200m" }),
+            json!({ "cpu": "100m" }),
+            json!({ "cpu": "100m", "memory": "100Mi" }),
+        ]
+    );
+    assert_eq!(
+        requests(&converged),
+        [
+            json!({ "cpu": "500m", "memory": "1Gi" }),
+            json!({ "cpu": "200m" }),
+            json!({ "cpu": "100m" }),
+            json!({ "cpu": "250m", "memory": "512Mi" }),
+        ]
+    );
+    let kubelet = |written: &BTreeMap<String, Value>, key: &str| written["config"][key].clone();
+    assert_eq!(kubelet(&dedicated, "kubeReserved"), Value::Null);
+    assert_eq!(
+        kubelet(&converged, "kubeReserved"),
+        json!({ "cpu": "140m", "memory": "512Mi" })
+    );
+    assert_eq!(
+        kubelet(&converged, "evictionHard")["memory.available"],
+        "256Mi"
+    );
+    assert_eq!(
+        kubelet(&converged, "staticPodPath"),
+        kubelet(&dedicated, "staticPodPath"),
+        "what is not patched stays"
+    );
+}
+
+/// A phase that is skipped under a name that kubeadm does not know would fail the boot.
+#[test]
+fn a8_kubeadm_knows_the_phases_that_a_converged_machine_skips() {
+    let Some(kubeadm) = program("GUESTCLUSTER_KUBEADM") else {
+        return;
+    };
+    for phase in [
+        ["init", "phase", "mark-control-plane", "--help"].as_slice(),
+        &[
+            "join",
+            "phase",
+            "control-plane-join",
+            "mark-control-plane",
+            "--help",
+        ],
+    ] {
+        let said = run(&kubeadm, phase);
+        assert!(said.starts_with("Mark a node as a control-plane"), "{said}");
     }
 }
 

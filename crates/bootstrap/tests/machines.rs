@@ -8,8 +8,11 @@
 #[path = "support/guest.rs"]
 mod guest;
 
+use std::collections::BTreeMap;
+
 use guest::{Guest, TOKEN, machine, parse};
-use guestcluster_bootstrap::{Binding, Role, meta_data, render, scrubbed};
+use guestcluster_bootstrap::{Binding, MachineConfig, Role, meta_data, render, scrubbed};
+use serde_json::Value;
 
 /// KubeVirt's limit for a document that is not in a Secret is 2 KiB; a Secret holds 1 MiB, but a
 /// document this large would mean that something went in that should not.
@@ -48,6 +51,31 @@ fn each_role_and_binding_gets_the_document_it_needs() {
             insta::assert_snapshot!(format!("{name}-{binding:?}").to_lowercase(), readable);
         }
     }
+}
+
+#[test]
+fn a_converged_machine_keeps_room_for_its_control_plane_and_is_not_marked() {
+    let guest = Guest::fixed();
+    for (name, role) in &roles()[..2] {
+        let dedicated = files(&guest, &machine(Binding::Bridge, role.clone()));
+        let mut converged = files(&guest, &guest::converged(role.clone()));
+        converged.retain(|path, content| dedicated.get(path) != Some(content));
+        let readable: Vec<String> = converged
+            .iter()
+            .map(|(path, content)| format!("=== {path}\n{content}"))
+            .collect();
+        insta::assert_snapshot!(format!("converged-{name}"), readable.join("\n"));
+    }
+}
+
+fn files(guest: &Guest, config: &MachineConfig) -> BTreeMap<String, String> {
+    let document = render(config, &guest.secrets(config)).unwrap();
+    let document = parse(document.expose());
+    let files = document["write_files"].as_array().unwrap().iter();
+    let text = |file: &Value, key: &str| file[key].as_str().unwrap().to_owned();
+    files
+        .map(|file| (text(file, "path"), text(file, "content")))
+        .collect()
 }
 
 #[test]

@@ -102,6 +102,13 @@ fn masquerade_wants_a_stable_address_for_every_machine_and_bridge_none_for_worke
 }
 
 #[test]
+fn a_worker_is_not_converged() {
+    let mut config = worker(Binding::Bridge);
+    config.converged = guest::converged(init().role).converged;
+    assert!(refused(&config).contains("only a control-plane machine can be converged"));
+}
+
+#[test]
 fn arguments_that_the_design_relies_on_are_not_overridden() {
     for argument in [
         "listen-peer-urls",

@@ -1,12 +1,17 @@
 //! Kubernetes quantities, kept in thousandths so that `100m` and `8Gi` are exact.
 
 use std::fmt;
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 use std::str::FromStr;
 
 /// An amount of a resource, in thousandths of its unit (milli-CPUs, milli-bytes).
 ///
-/// Grammar: Kubernetes `resource.Quantity` (decimal and binary suffixes, `m`, exponents), without
-/// the nano and micro suffixes, which no allocatable uses.
+/// Grammar: Kubernetes `resource.Quantity` (decimal and binary suffixes, `m`, `u`, `n`,
+/// exponents), without a sign: nothing is requested or offered below zero. What is finer than a
+/// thousandth is rounded up, as the scheduler does (`MilliValue`).
+///
+/// Sums and differences are exact, and differences may be negative. They stop at the ends of the
+/// range, 10^35 units, instead of overflowing: Kubernetes stores nothing near it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
@@ -21,6 +26,11 @@ impl Quantity {
         Self(units as i128 * 1000)
     }
 
+    /// So many thousandths of a unit.
+    pub const fn from_milli(milli: i128) -> Self {
+        Self(milli)
+    }
+
     /// Whole units, rounded up.
     pub const fn ceil(self) -> i128 {
         (self.0 + 999).div_euclid(1000)
@@ -29,6 +39,42 @@ impl Quantity {
     /// The amount in thousandths.
     pub const fn milli(self) -> i128 {
         self.0
+    }
+}
+
+impl Add for Quantity {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Quantity {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Mul<u64> for Quantity {
+    type Output = Self;
+
+    fn mul(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(i128::from(times)))
+    }
+}
+
+impl AddAssign for Quantity {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for Quantity {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
     }
 }
 
@@ -59,8 +105,10 @@ impl FromStr for Quantity {
 }
 
 fn parse(text: &str) -> Option<i128> {
-    if let Some(milli) = text.strip_suffix('m') {
-        return decimal(milli, 1);
+    for (suffix, divisor) in [("m", 1), ("u", 1_000), ("n", 1_000_000)] {
+        if let Some(number) = text.strip_suffix(suffix) {
+            return Some(up(decimal(number, 1)?, divisor));
+        }
     }
     if let Some((mantissa, exponent)) = text.split_once(['e', 'E'])
         && let Ok(exponent) = exponent.parse::<u32>()
@@ -82,7 +130,12 @@ fn decimal(text: &str, factor: i128) -> Option<i128> {
     let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
     let number: i128 = format!("{whole}{fraction}").parse().ok()?;
     let product = number.checked_mul(factor)?;
-    Some((product + scale - 1) / scale)
+    Some(up(product, scale))
+}
+
+/// `number / divisor`, rounded up; neither is negative.
+const fn up(number: i128, divisor: i128) -> i128 {
+    (number + divisor - 1) / divisor
 }
 
 impl fmt::Display for Quantity {
@@ -117,9 +170,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_finer_than_a_thousandth_is_rounded_up() {
+        let milli = |text: &str| text.parse::<Quantity>().unwrap().milli();
+        assert_eq!(milli("1u"), 1);
+        assert_eq!(milli("1500u"), 2);
+        assert_eq!(milli("250000001n"), 251);
+        assert_eq!(milli("0n"), 0);
+        assert_eq!(milli("0.0001"), 1);
+    }
+
+    #[test]
+    fn sums_are_exact_and_differences_may_be_negative() {
+        let q = |text: &str| text.parse::<Quantity>().unwrap();
+        assert_eq!(q("4") + q("15m"), q("4015m"));
+        assert_eq!(q("0.1") * 10, q("1"));
+        assert_eq!((q("1") - q("4Gi")).milli(), 1000 - (4_i128 << 30) * 1000);
+        let huge = Quantity::from_milli(i128::MAX);
+        assert_eq!(huge + huge, huge);
+    }
+
+    #[test]
     fn anything_else_is_refused() {
         for text in [
-            "8G1", "", "Gi", "1..2", "-1", "1e99", "0x1", "1Ki1", ".", "1 Gi",
+            "8G1", "", "Gi", "1..2", "-1", "1e99", "0x1", "1Ki1", ".", "1 Gi", "u", "1mu",
         ] {
             assert!(text.parse::<Quantity>().is_err(), "{text}");
         }

@@ -90,6 +90,9 @@ pub struct VirtualMachineInstanceStatus {
     /// Running launcher Pods by UID, with their hosts.
     #[serde(default)]
     pub active_pods: BTreeMap<String, String>,
+    /// Host from which KubeVirt was asked to evict the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evacuation_node_name: Option<String>,
     /// QoS class of the launcher Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_class: Option<String>,

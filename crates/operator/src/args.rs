@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 
 use clap::{ArgAction, Parser, ValueEnum};
 use guestcluster_planner::cidr::Cidr;
+use k8s_openapi::jiff::SignedDuration;
 
 /// Makes Kubernetes clusters of KubeVirt machines as GuestCluster objects say.
 #[derive(Clone, Debug, Parser)]
@@ -19,6 +20,10 @@ pub struct Args {
     /// given several times. Guests whose ranges overlap it are refused.
     #[arg(long = "infra-service-cidr", value_name = "CIDR")]
     pub infra_service_cidrs: Vec<Cidr>,
+
+    /// How long a machine may be unhealthy before it is replaced, such as 5m or 90s.
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub unhealthy_after: SignedDuration,
 
     /// Where to serve /healthz, /readyz and /metrics.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8081")]

@@ -17,15 +17,16 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use guestcluster_pki::{
-    CertificateAuthority, ClientCredentials, ClientProfile, OPERATOR_LIFETIME, Validity,
+    Certificate, CertificateAuthority, ClientCredentials, ClientProfile, OPERATOR_LIFETIME,
+    Validity,
 };
 use guestcluster_planner::action::Authority;
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::{Instant, monotonic, now};
 use kube::config::AuthInfo;
 use kube::{Client, Config};
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use secrecy::SecretString;
 
 use crate::error::Error;
@@ -116,6 +117,14 @@ impl Doors {
         Ok(client)
     }
 
+    /// The certificate that the server behind a door shows, in a handshake of its own.
+    pub async fn certificate(&self, door: &Door) -> Result<Certificate, Error> {
+        let identity = self.identity(door).await?;
+        let shown = handshake(door, identity.root);
+        let shown = tokio::time::timeout(CONNECT, shown).await;
+        shown.map_err(|_elapsed| unusable(door, &"no answer"))?
+    }
+
     /// Forgets a cluster that is gone.
     pub fn forget(&self, cluster: &NamespacedName) {
         lock(&self.identities).retain(|(owner, _), _| owner != cluster);
@@ -200,6 +209,32 @@ fn connect(door: &Door, identity: Identity) -> Result<Client, Error> {
     config.default_retry = false;
     config.disable_compression = true;
     Client::try_from(config).map_err(|error| unusable(door, &error))
+}
+
+async fn handshake(door: &Door, root: Vec<u8>) -> Result<Certificate, Error> {
+    let unusable = |error: &dyn std::fmt::Display| unusable(door, error);
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from(root))
+        .map_err(|error| unusable(&error))?;
+    let config = rustls::ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let url: http::Uri = door.url.parse().map_err(|error| unusable(&error))?;
+    let (host, port) = (url.host().unwrap_or_default(), url.port_u16());
+    let name = ServerName::try_from(door.server_name.as_deref().unwrap_or(host).to_owned())
+        .map_err(|error| unusable(&error))?;
+    let stream = tokio::net::TcpStream::connect((host, port.unwrap_or(443)))
+        .await
+        .map_err(|error| unusable(&error))?;
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    let tls = connector
+        .connect(name, stream)
+        .await
+        .map_err(|error| unusable(&error))?;
+    let shown = tls.get_ref().1.peer_certificates().unwrap_or_default();
+    let shown = shown.first().ok_or_else(|| unusable(&"no certificate"))?;
+    Certificate::from_der(shown).map_err(|error| unusable(&error))
 }
 
 fn unusable(door: &Door, error: &dyn std::fmt::Display) -> Error {

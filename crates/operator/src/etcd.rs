@@ -68,32 +68,48 @@ struct Member {
 /// What a member says of itself.
 #[derive(Debug, Default, Deserialize, PartialEq, Eq)]
 struct Status {
+    #[serde(default)]
+    header: Header,
     /// ID of the leader that it follows; none if it knows of none.
     #[serde(default, deserialize_with = "optional_id")]
     leader: Option<u64>,
 }
 
+/// Who answered.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+struct Header {
+    #[serde(default, deserialize_with = "optional_id")]
+    member_id: Option<u64>,
+}
+
 #[derive(Debug, Deserialize)]
 struct Removed {}
 
+#[derive(Debug, Deserialize)]
+struct Moved {}
+
 impl EtcdClient<'_> {
-    /// The members and their health; unreachable if no quorum answers.
-    pub async fn observe(&self) -> Probe<Etcd> {
+    /// The members and their health; unreachable if no quorum answers. And whether the quorum is
+    /// lost, as far as can be told: members answer for themselves and none knows a leader.
+    pub async fn observe(&self) -> (Probe<Etcd>, bool) {
         if self.members.is_empty() {
-            return Probe::NotAsked;
+            return (Probe::NotAsked, false);
         }
         let statuses = self.statuses().await;
         let mut why = "no member answers".to_owned();
         for machine in ask_first(&statuses) {
+            // Without this a member tells what it knows by itself.
+            let body = json!({ "linearizable": true });
             match self
-                .post::<MemberList>(machine, "/v3/cluster/member/list", &json!({}))
+                .post::<MemberList>(machine, "/v3/cluster/member/list", &body)
                 .await
             {
-                Ok(list) => return Probe::Known(assemble(list, &statuses)),
+                Ok(list) => return (Probe::Known(assemble(list, &statuses)), false),
                 Err(error) => why = error.explain(),
             }
         }
-        Probe::Unreachable(why)
+        let is_lost = !statuses.is_empty() && statuses.values().all(|s| s.leader.is_none());
+        (Probe::Unreachable(why), is_lost)
     }
 
     /// Takes a member out of the quorum. One that is not in it counts as taken out.
@@ -114,14 +130,29 @@ impl EtcdClient<'_> {
         Err(last)
     }
 
+    /// Lets another member lead. Whoever does not lead any more has done so.
+    pub async fn move_leader(&self, from: &str, to: u64) -> Result<(), Error> {
+        let status = self.status(from).await?;
+        if status.leader.is_none() || status.leader != status.header.member_id {
+            return Ok(());
+        }
+        let body = json!({ "targetID": to.to_string() });
+        let path = "/v3/maintenance/transfer-leadership";
+        self.post::<Moved>(from, path, &body).await.map(drop)
+    }
+
+    async fn status(&self, machine: &str) -> Result<Status, Error> {
+        self.post(machine, "/v3/maintenance/status", &json!({}))
+            .await
+    }
+
     /// Asks all members at once what they say of themselves.
     async fn statuses(&self) -> BTreeMap<String, Status> {
         let ask = |(machine, member): (&String, &MemberDoor)| {
             let (machine, patience) = (machine.clone(), member.patience);
             async move {
-                let body = json!({});
-                let answer = self.post(&machine, "/v3/maintenance/status", &body);
-                let status: Status = timeout(patience, answer).await.ok()?.ok()?;
+                let answer = timeout(patience, self.status(&machine)).await;
+                let status = answer.ok()?.ok()?;
                 Some((machine, status))
             }
         };

@@ -19,6 +19,14 @@ pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName
             let help = "Guest clusters by the status of their condition Ready";
             sink.gauge("clusters", help, &[("ready", verdict)], f64::from(count));
         }
+        for (cluster, end) in &tally.certificates {
+            sink.gauge(
+                "certificates_expire_seconds",
+                "When the first certificate of a guest's control-plane machines ends, in Unix seconds",
+                &[("namespace", &cluster.namespace), ("name", &cluster.name)],
+                *end,
+            );
+        }
         for (phase, count) in &tally.machines {
             sink.gauge(
                 "machines",
@@ -41,6 +49,7 @@ pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName
 struct Tally {
     clusters: BTreeMap<String, u32>,
     machines: BTreeMap<String, u32>,
+    certificates: BTreeMap<NamespacedName, f64>,
 }
 
 impl Tally {
@@ -53,6 +62,10 @@ impl Tally {
             .find(|condition| condition.type_ == ready);
         let verdict = verdict.map_or("Unknown", |condition| &condition.status);
         *self.clusters.entry(verdict.to_owned()).or_default() += 1;
+        if let Some(end) = &status.control_plane.certificates_expire {
+            let end = end.0.as_duration().as_secs_f64();
+            self.certificates.insert(NamespacedName::of(cluster), end);
+        }
         let workers = status.workers.iter().flat_map(|pool| &pool.machines);
         for machine in status.control_plane.machines.iter().chain(workers) {
             *self.machines.entry(machine.phase.clone()).or_default() += 1;

@@ -5,6 +5,8 @@
 //! - Only bootstrap tokens of ours are told of; a token that a person made is nobody's business.
 //! - Every call ends within the writer's timeout.
 
+mod configuration;
+mod drain;
 mod slim;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +54,8 @@ impl GuestApi<'_> {
     /// The guest as its API shows it. `known_tokens` are the ids of tokens of ours that kubeadm
     /// made, which carry no label.
     pub async fn observe(&self, known_tokens: &BTreeSet<String>) -> Probe<Guest> {
-        match self.ask(known_tokens).await {
+        // Boxed: it holds all of the guest's answers at once.
+        match Box::pin(self.ask(known_tokens)).await {
             Ok(guest) => Probe::Known(guest),
             Err(error) => Probe::Unreachable(error.explain()),
         }
@@ -68,13 +71,22 @@ impl GuestApi<'_> {
 
     async fn ask(&self, known_tokens: &BTreeSet<String>) -> Result<Guest, Error> {
         let client = self.client().await?;
-        let ((), nodes, tokens, cni) = futures::try_join!(
+        let ((), nodes, tokens, cni, (configuration, addons)) = futures::try_join!(
             self.ready(&client),
             self.nodes(&client),
             self.tokens(&client, known_tokens),
             self.cni(&client),
+            self.configuration(&client),
         )?;
-        Ok(Guest { nodes, tokens, cni })
+        let pods = self.drained_pods(&client, &nodes).await?;
+        Ok(Guest {
+            nodes,
+            tokens,
+            cni,
+            configuration,
+            addons,
+            pods,
+        })
     }
 
     async fn ready(&self, client: &Client) -> Result<(), Error> {

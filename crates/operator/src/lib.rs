@@ -7,6 +7,7 @@ pub mod etcd;
 pub mod gauges;
 pub mod guest_api;
 pub mod guest_cluster;
+pub mod host_pod;
 pub mod keys;
 pub mod leader;
 pub mod memory;

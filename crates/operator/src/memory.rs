@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use guestcluster_planner::observed::{Etcd, Guest, Probe};
+use guestcluster_planner::observed::{Etcd, Guest, GuestPod, Probe};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::Instant;
+use k8s_openapi::jiff::Timestamp;
 
 /// How long the discovery that somebody holds a name counts before it is tried again.
 const TAKEN: Duration = Duration::from_secs(30);
+/// How long the refusal of an eviction is remembered that is not asked for any more.
+const FORGOTTEN: Duration = Duration::from_secs(60);
 /// How many failures in a row are not yet believed.
 pub const TOLERATED: u32 = 2;
 
@@ -25,8 +28,21 @@ pub struct Memory {
     pub authorities: BTreeMap<String, (String, Option<String>)>,
     /// Consoles by machine.
     pub consoles: BTreeMap<String, Console>,
+    /// When machines' certificates end, and when that was asked.
+    pub certificates: BTreeMap<String, (Instant, Timestamp)>,
+    /// Evictions in the guest that were refused, by the Pod's UID.
+    pub refusals: BTreeMap<String, Refusal>,
     /// When its status was last written.
     pub status_written: Option<Instant>,
+}
+
+/// An eviction that the guest refused.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Why: what holds the Pod.
+    pub why: String,
+    /// When it was last asked for.
+    pub at: Instant,
 }
 
 /// The last answers of a guest.
@@ -36,6 +52,8 @@ pub struct Probes {
     pub guest: Asked<Guest>,
     /// Of its etcd.
     pub etcd: Asked<Etcd>,
+    /// Members answered for themselves, and none knew a leader.
+    pub quorum_lost: bool,
     /// `kubeadm init` was seen to have come to its end.
     pub init_finished: bool,
     /// When they were asked for.
@@ -95,6 +113,16 @@ pub struct Console {
 }
 
 impl Memory {
+    /// Takes in what came of an eviction. Old refusals, of Pods that are long gone, are dropped.
+    pub fn refused(&mut self, pod: &GuestPod, why: Option<String>, at: Instant) {
+        let fresh = |refusal: &Refusal| at.saturating_duration_since(refusal.at) < FORGOTTEN;
+        self.refusals.retain(|_, refusal| fresh(refusal));
+        match why {
+            Some(why) => drop(self.refusals.insert(pod.uid.clone(), Refusal { why, at })),
+            None => drop(self.refusals.remove(&pod.uid)),
+        }
+    }
+
     /// Names that others hold, as far as that is still to be believed.
     pub fn taken(&mut self, now: Instant) -> BTreeMap<String, String> {
         self.taken

@@ -131,6 +131,7 @@ fn settings(args: &Args) -> Settings {
     Settings {
         infra_pod_ranges: args.infra_pod_cidrs.clone(),
         infra_service_ranges: args.infra_service_cidrs.clone(),
+        unhealthy_after: Some(args.unhealthy_after),
     }
 }
 

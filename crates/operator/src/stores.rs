@@ -14,6 +14,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::PartialObjectMeta;
 use kube::{Resource, ResourceExt};
 
+use crate::host_pod::HostPod;
 use crate::views::{ServiceRange, SlimSlice};
 
 /// The stores. Objects of clusters are indexed by the cluster's UID, so that two clusters of one
@@ -36,8 +37,10 @@ pub struct Stores {
     pub services: Store<SlimService>,
     /// Where addresses of machines lead.
     pub slices: Store<SlimSlice>,
-    /// Launcher Pods.
+    /// Launcher Pods, those too that have no host yet or are over.
     pub launchers: Store<LauncherPod>,
+    /// All Pods that hold something on a host, whosever they are.
+    pub host_pods: Store<HostPod>,
     /// Hosts.
     pub hosts: Store<HostNode>,
     /// Storage classes.
@@ -56,6 +59,8 @@ impl Stores {
         Ledger::new()
             .with(&self.clusters)
             .with(&self.vms)
+            .with(&self.instances)
+            .with(&self.launchers)
             .with(&self.disks)
             .with(&self.claims)
             .with(&self.secrets)
@@ -72,6 +77,7 @@ impl Stores {
             .or_else(|| first(&self.services, uid))
             .or_else(|| first(&self.slices, uid))
             .or_else(|| first(&self.launchers, uid))
+            .or_else(|| first(&self.host_pods, uid))
     }
 }
 

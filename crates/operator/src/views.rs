@@ -23,6 +23,17 @@ pub struct SlimEndpoint {
     /// Addresses.
     #[serde(default)]
     pub addresses: Vec<String>,
+    /// Whether connections are sent there.
+    #[serde(default)]
+    pub conditions: SlimEndpointConditions,
+}
+
+/// Conditions of an endpoint.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct SlimEndpointConditions {
+    /// Absent means yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
 }
 
 /// Ranges from which Services of the infrastructure cluster get their addresses.

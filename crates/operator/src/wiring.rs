@@ -7,6 +7,7 @@
 //! | DataVolume | slim, disks of ours | its cluster; a golden image: clusters of its namespace |
 //! | PersistentVolumeClaim, Secret | metadata, of clusters | its cluster |
 //! | Service, EndpointSlice, Pod | slim, of clusters | its cluster |
+//! | Pod on a host | its requests alone, of everybody | nobody |
 //! | Node, StorageClass, ServiceCIDR, KubeVirt | slim | all clusters, those that wait for something first |
 //! | Namespace | metadata | clusters in it |
 
@@ -29,6 +30,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
+use crate::host_pod::{self, HostPod};
 use crate::memory::Memories;
 use crate::stores::{Stores, slim};
 use triggers::{Triggers, Unchanged};
@@ -158,6 +160,7 @@ impl Line<'_> {
             services: self.owned(Triggers::child, true),
             slices: self.owned(Triggers::child, true),
             launchers: self.owned::<LauncherPod>(Triggers::child, true),
+            host_pods: self.host_pods(),
             hosts: self.hosts(),
             storage_classes: self.surroundings(true),
             service_ranges: self.surroundings(installed.service_ranges),
@@ -213,6 +216,20 @@ impl Line<'_> {
         };
         self.feeds.push(feed.run(wake).boxed());
         store
+    }
+
+    /// What all Pods hold on hosts. They change all the time, and a cluster that waits for room looks
+    /// again by itself: nobody is woken.
+    ///
+    /// Launcher Pods are watched twice. The other watch has those too that have no host or are over,
+    /// which this one leaves to the server; to watch everything once would bring every job that ever
+    /// ran.
+    fn host_pods(&mut self) -> Store<HostPod> {
+        let watch = Watch::new(self.all())
+            .fields(host_pod::HOLDS)
+            .indexed_by(labels::CLUSTER_UID)
+            .slim(host_pod::slim_pod);
+        self.put_up(watch, true, |_, _: &HostPod| {})
     }
 
     fn put_up<K>(&mut self, watch: Watch<K>, gates: bool, wake: fn(&Triggers, &K)) -> Store<K>

@@ -102,6 +102,11 @@ impl Certificate {
         })
     }
 
+    /// Reads one certificate in DER, as a TLS handshake shows it.
+    pub fn from_der(der: &[u8]) -> Result<Self, Error> {
+        Self::from_pem(&pem::encode("CERTIFICATE", der))
+    }
+
     /// The certificate in PEM, as it was given.
     pub fn pem(&self) -> &str {
         &self.pem

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use guestcluster_capacity::{Host, Quantity, Taint};
+use guestcluster_capacity::{Host, Quantity, Rounding, Taint, amount};
 
 /// What a machine asks of its host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,15 +64,39 @@ pub enum Refusal {
     #[error("has the taint {0}, which placement.tolerations does not tolerate")]
     Taint(String),
     /// The whole host is smaller than the machine.
-    #[error("has {has} {resource} in all, the machine needs {needs}")]
+    #[error("has {} in all, the machine needs {}", there(resource, *has), needed(resource, *needs))]
     TooSmall {
         /// Resource name.
-        resource: &'static str,
+        resource: String,
         /// Allocatable.
         has: Quantity,
         /// Needed.
         needs: Quantity,
     },
+    /// Others hold too much of it.
+    #[error("has {} free, the machine needs {}", there(resource, *free), needed(resource, *needs))]
+    Full {
+        /// Resource name.
+        resource: String,
+        /// Allocatable that no Pod holds.
+        free: Quantity,
+        /// Needed.
+        needs: Quantity,
+    },
+    /// It carries a machine that must not share its host with this one.
+    #[error("already carries {0}")]
+    Carries(String),
+    /// The room that it has is another machine's, which exists and is on no host.
+    #[error("has room only for {0}, which is on no host now")]
+    KeptFor(String),
+}
+
+fn there(resource: &str, quantity: Quantity) -> String {
+    format!("{} {resource}", amount(resource, quantity, Rounding::Down))
+}
+
+fn needed(resource: &str, quantity: Quantity) -> String {
+    amount(resource, quantity, Rounding::Up)
 }
 
 /// Labels that KubeVirt gives to hosts which run VMs with pinned CPUs. The second came with v1.8;
@@ -115,8 +139,8 @@ pub fn refusal(host: &Host, needs: &Requirements) -> Option<Refusal> {
         .into_iter()
         .find_map(|(resource, needs)| {
             let has = host.allocatable.get(resource).copied().unwrap_or_default();
-            (has < needs).then_some(Refusal::TooSmall {
-                resource,
+            (has < needs).then(|| Refusal::TooSmall {
+                resource: resource.to_owned(),
                 has,
                 needs,
             })

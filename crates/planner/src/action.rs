@@ -1,10 +1,14 @@
 //! What a plan consists of. Actions are data: the operator carries them out, tests read them.
 
+use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use std::collections::BTreeMap;
+
+use crate::departure::Departure;
+use crate::observed::{GuestPod, Launcher};
 
 /// What to do now, what holds back more, and when to look again.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +19,10 @@ pub struct Plan {
     pub holds: Vec<Hold>,
     /// When to look again if nothing changes.
     pub requeue: Requeue,
+    /// How many machines each pool is to have now, as far as the plan came to that question.
+    pub sizes: BTreeMap<String, u32>,
+    /// Machines that leave for good, with why; `None` if the plan did not come to that question.
+    pub departures: Option<BTreeMap<String, Departure>>,
 }
 
 /// When to look again.
@@ -49,7 +57,7 @@ impl Requeue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// For conditions and metrics.
-    pub reason: guestcluster_api::Reason,
+    pub reason: Reason,
     /// For people: names the object and what to do.
     pub message: String,
     /// Only a person can end it.
@@ -61,6 +69,8 @@ pub struct Hold {
 pub enum Kind {
     /// `kubevirt.io/v1` VirtualMachine.
     VirtualMachine,
+    /// `kubevirt.io/v1` VirtualMachineInstance, which we only delete: its VM makes another.
+    Instance,
     /// `cdi.kubevirt.io/v1beta1` DataVolume.
     DataVolume,
     /// PersistentVolumeClaim.
@@ -77,7 +87,7 @@ impl Kind {
     /// `apiVersion` of the kind.
     pub const fn api_version(self) -> &'static str {
         match self {
-            Self::VirtualMachine => "kubevirt.io/v1",
+            Self::VirtualMachine | Self::Instance => "kubevirt.io/v1",
             Self::DataVolume => "cdi.kubevirt.io/v1beta1",
             Self::EndpointSlice => "discovery.k8s.io/v1",
             Self::Claim | Self::Service | Self::Secret => "v1",
@@ -88,6 +98,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::VirtualMachine => "VirtualMachine",
+            Self::Instance => "VirtualMachineInstance",
             Self::DataVolume => "DataVolume",
             Self::Claim => "PersistentVolumeClaim",
             Self::Service => "Service",
@@ -200,8 +211,10 @@ pub enum Action {
         /// Metadata of the Secret.
         metadata: Value,
     },
-    /// Make the administrator's kubeconfig.
+    /// Make the administrator's kubeconfig, or make it anew before its certificate ends.
     MintKubeconfig {
+        /// The Secret that it replaces.
+        former: Option<Victim>,
         /// `host:port` of the guest's API.
         endpoint: (String, u16),
         /// Metadata of the Secret.
@@ -248,6 +261,64 @@ pub enum Action {
         /// Objects in order.
         objects: Vec<Value>,
     },
+    /// Write into status which machine leaves for good and why, before anything is taken from it.
+    RecordDeparture {
+        /// Name of the machine.
+        machine: String,
+        /// Why.
+        why: Departure,
+    },
+    /// Take a machine out of the endpoint, or put it back, by the label of its launcher Pod.
+    SetServing {
+        /// Name of the machine.
+        machine: String,
+        /// The Pod that was seen.
+        pod: Launcher,
+        /// `None` puts it back; otherwise the time to note on the Pod.
+        out_since: Option<Timestamp>,
+    },
+    /// Hand over the leadership of etcd before its holder goes off.
+    MoveLeader {
+        /// Machine whose member leads.
+        from: String,
+        /// ID of the member that is to lead.
+        to: u64,
+    },
+    /// Cordon a guest Node and note when its drain began, or undo both.
+    SetDrain {
+        /// Name of the Node.
+        node: String,
+        /// Its UID.
+        uid: String,
+        /// `None` ends the drain.
+        since: Option<Timestamp>,
+    },
+    /// Ask the guest to evict Pods from a Node that is being drained.
+    Evict {
+        /// Name of the Node.
+        node: String,
+        /// The Pods that were seen there.
+        pods: Vec<GuestPod>,
+    },
+    /// Delete the guest Node of a machine that is gone.
+    DeleteNode {
+        /// Name of the Node.
+        node: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Write kubeadm's configuration into the guest, from which control-plane machines join.
+    WriteConfiguration {
+        /// Digest that it carries.
+        digest: String,
+        /// `host:port` of the guest's API.
+        endpoint: (String, u16),
+    },
+    /// Bring kube-proxy and CoreDNS to the version of the control plane.
+    UpgradeAddons {
+        /// Version of Kubernetes.
+        version: String,
+    },
     /// Remove an etcd member whose machine is given up before it is deleted.
     RemoveEtcdMember {
         /// ID of the member.
@@ -288,6 +359,14 @@ impl Action {
             Self::DeleteToken { .. } => "DeleteToken",
             Self::LabelNode { .. } => "LabelNode",
             Self::ApplyCni { .. } => "ApplyCni",
+            Self::WriteConfiguration { .. } => "WriteConfiguration",
+            Self::UpgradeAddons { .. } => "UpgradeAddons",
+            Self::RecordDeparture { .. } => "RecordDeparture",
+            Self::SetServing { .. } => "SetServing",
+            Self::MoveLeader { .. } => "MoveLeader",
+            Self::SetDrain { .. } => "SetDrain",
+            Self::Evict { .. } => "Evict",
+            Self::DeleteNode { .. } => "DeleteNode",
             Self::RemoveEtcdMember { .. } => "RemoveEtcdMember",
             Self::Delete { .. } => "Delete",
             Self::RetainDisk { .. } => "RetainDisk",
@@ -301,7 +380,7 @@ impl Action {
             Self::RemoveEtcdMember { .. }
                 | Self::Delete {
                     object: Victim {
-                        kind: Kind::VirtualMachine,
+                        kind: Kind::VirtualMachine | Kind::Instance,
                         ..
                     },
                     ..
@@ -325,8 +404,25 @@ impl Action {
             Self::ExtendToken { token } | Self::DeleteToken { token } => {
                 format!("bootstrap token {token}")
             }
-            Self::LabelNode { node, .. } => format!("guest Node {node}"),
+            Self::LabelNode { node, .. } | Self::DeleteNode { node, .. } => {
+                format!("guest Node {node}")
+            }
             Self::ApplyCni { .. } => "pod network of the guest".to_owned(),
+            Self::WriteConfiguration { .. } => "kubeadm-config of the guest".to_owned(),
+            Self::UpgradeAddons { version } => format!("kube-proxy and CoreDNS for {version}"),
+            Self::RecordDeparture { machine, why } => format!("{machine}: {}", why.as_str()),
+            Self::SetServing {
+                machine, out_since, ..
+            } => match out_since {
+                Some(_) => format!("{machine} leaves the endpoint"),
+                None => format!("{machine} enters the endpoint"),
+            },
+            Self::MoveLeader { from, to } => format!("leadership of {from} to {to:x}"),
+            Self::SetDrain { node, since, .. } => match since {
+                Some(_) => format!("drain of guest Node {node} begins"),
+                None => format!("drain of guest Node {node} ends"),
+            },
+            Self::Evict { node, pods } => format!("{} Pods of guest Node {node}", pods.len()),
             Self::RemoveEtcdMember { id, machine } => format!("etcd member {id:x} of {machine}"),
             Self::Delete { object, .. } | Self::RetainDisk { object, .. } => {
                 format!("{} {}", object.kind.name(), object.name)

@@ -2,11 +2,14 @@
 
 mod acceptance;
 mod addresses;
+mod configuration;
 mod deletion;
+mod depart;
 mod foundation;
 mod joined;
 mod machines;
 mod replace;
+pub(crate) mod rollout;
 
 use std::collections::BTreeMap;
 
@@ -21,8 +24,10 @@ use crate::observed::Observed;
 use crate::ordinals::Ordinals;
 use crate::wanted::Wanted;
 
+pub(crate) use acceptance::parts;
 pub use acceptance::{Objection, host_refusals, objection};
 pub(crate) use deletion::remaining;
+pub(crate) use depart::{CALM, repairs};
 
 /// Everything that a step may look at.
 pub(crate) struct Context<'a> {
@@ -53,6 +58,7 @@ type Step = fn(&Context<'_>, &mut Draft) -> Flow;
 /// - `deletion` comes before anything that makes objects.
 /// - `finalizer` comes before the first object, so that none can be left behind.
 /// - `addresses` and `joined` serve machines that exist, and must not wait for what new ones need.
+/// - `depart` comes before `acceptance` as well: a host that is being drained waits for it.
 /// - `acceptance` guards all that follows: what cannot be carried out is not begun.
 /// - `image` comes before `endpoint`, which may wait: an import takes minutes.
 /// - `replace` comes before `machines`, so that a failed machine is not counted as one on its way.
@@ -62,12 +68,14 @@ const STEPS: &[(&str, Step)] = &[
     ("finalizer", finalizer),
     ("addresses", addresses::step),
     ("joined", joined::step),
+    ("depart", depart::step),
     ("acceptance", acceptance::step),
     ("authorities", foundation::authorities),
     ("image", foundation::image),
     ("endpoint", foundation::endpoint),
     ("kubeconfig", foundation::kubeconfig),
     ("cni", foundation::cni),
+    ("addons", configuration::addons),
     ("replace", replace::step),
     ("machines", machines::step),
 ];
@@ -114,6 +122,11 @@ impl Draft {
         let begins =
             |action: &Action| matches!(action, Action::WriteUserData(data) if data.pool == pool);
         self.plan.actions.iter().any(begins)
+    }
+
+    /// So many machines a pool is to have now.
+    pub(crate) fn size(&mut self, pool: &str, size: u32) {
+        self.plan.sizes.insert(pool.to_owned(), size);
     }
 
     pub(crate) fn hold(&mut self, reason: Reason, message: impl Into<String>) {

@@ -4,7 +4,8 @@
 //! snapshot and returns actions with their reasons, what holds back further ones, and when to look
 //! again; [`report::status`] turns the same snapshot into the status that a user reads.
 //!
-//! Promises, each held against thousands of histories with faults in `tests/laws.rs`:
+//! Promises, each held against thousands of histories with faults in `tests/laws.rs`, and those of a
+//! control plane's life against all that can happen in small worlds in `tests/model.rs`:
 //! 1. Equal input gives the equal plan.
 //! 2. At most one disruptive action a plan, except in a deletion.
 //! 3. Nothing is deleted because something could not be reached, nor because a person deleted a part
@@ -18,6 +19,7 @@
 pub mod action;
 pub mod cidr;
 pub mod decide;
+pub mod departure;
 pub mod machines;
 pub mod observed;
 pub mod ordinals;

@@ -4,14 +4,14 @@
 //!         name recorded       objects           instance runs        in the guest          kubelet ready
 //! (none) ───────▶ Wanted ───────▶ Creating ───────────▶ Booting ───────────▶ Joined ───────────▶ Ready ◀─▶ Unhealthy
 //!                                                          │                                        │
-//!                        Failed (its first boot is over ◀──┘             Stopped (a person's will) ◀┘
-//!                          │     and it has not joined)
-//!                          └──▶ Leaving (its VM goes, then all that is left of it)
+//!                        Failed (its first boot is over ◀──┘             Stopped (a person's will) ◀┤
+//!                          │     and it has not joined)                                              │
+//!                          └──▶ Leaving (its VM goes, then all that is left of it) ◀── a departure ──┘
 //! ```
 //!
-//! A machine fails by its own word or by the lack of any; that status says so is remembered until it
-//! is gone. Objects alone never decide: a VM or Secret that a person deleted is no reason to take the
-//! rest away.
+//! A machine fails by its own word or by the lack of any, and one that joined leaves by a departure
+//! (`departure.rs`); that status says so is remembered until it is gone. Objects alone never decide: a
+//! Secret that a person deleted is no reason to take the rest away.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +21,7 @@ use guestcluster_api::status::{GuestClusterStatus, MachineStatus};
 use guestcluster_bootstrap::console::{self, Boot};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::departure::Departure;
 use crate::observed::{Disk, EtcdMember, GuestNode, Instance, Meta, Observed, Secret, Service, Vm};
 use crate::wanted::Wanted;
 
@@ -43,7 +44,7 @@ pub enum Phase {
     Stopped,
     /// Its first boot ended without a join.
     Failed,
-    /// It was given up, and its VM goes or is gone.
+    /// It was given up or has to go, and its VM goes or is gone.
     Leaving,
 }
 
@@ -96,13 +97,17 @@ pub struct MachineView<'a> {
     /// Whether it has joined was asked and answered; before the guest was initialised there is
     /// nothing to ask.
     pub asked: bool,
-    /// Its instance was made long ago.
-    pub old_instance: bool,
+    /// How long ago its instance was made.
+    pub instance_age: SignedDuration,
+    /// Its host is known to be dead.
+    pub host_is_dead: bool,
 }
 
 /// How long a machine that came back before it joined may keep silent. Its console usually tells
 /// much sooner; where consoles cannot be read, this is longer than all of kubeadm's own waits.
 const SILENCE: SignedDuration = SignedDuration::from_mins(20);
+/// How long a first boot may take whatever its console tells: kubeadm's own waits end long before.
+const BOOT: SignedDuration = SignedDuration::from_mins(30);
 
 /// Words with which KubeVirt says that a VM does not start and will not by waiting alone
 /// (`printableStatus`).
@@ -155,8 +160,9 @@ impl MachineView<'_> {
         }
         let over = match console::read(&self.console.join("\n")) {
             Boot::Failed { .. } => true,
-            Boot::Silent => self.has_restarted() && self.old_instance,
-            Boot::Running { .. } | Boot::Succeeded | Boot::Restarted => false,
+            Boot::Silent if self.has_restarted() => self.instance_age > SILENCE,
+            Boot::Silent | Boot::Running { .. } => self.instance_age > BOOT,
+            Boot::Succeeded | Boot::Restarted => false,
         };
         self.is_outside() && (over || self.has_lost_disk())
     }
@@ -190,9 +196,40 @@ impl MachineView<'_> {
             .is_some_and(|s| s != "Always")
     }
 
+    /// Why it leaves for good, as status remembers it.
+    pub fn leaves(&self) -> Option<Departure> {
+        let told = self.previous.and_then(|p| p.leaving.as_deref());
+        told.and_then(Departure::parse)
+    }
+
     /// It is being taken away: by our decision alone, never because a person deleted a part of it.
     pub fn is_leaving(&self) -> bool {
-        self.is_given_up() && self.vm.is_none_or(|vm| vm.meta.deleting)
+        let decided = self.is_given_up() || self.has_departed();
+        decided && self.vm.is_none_or(|vm| vm.meta.deleting)
+    }
+
+    /// It leaves for good and nothing holds it any more. As long as etcd counts on it, or may do so, a
+    /// VM that is gone was deleted by a person, and the guest may need the machine back.
+    fn has_departed(&self) -> bool {
+        let was = self.previous.is_some_and(|p| p.phase == "Leaving");
+        let is_member = self.member.is_some() || !self.asked;
+        self.leaves().is_some() && (was || self.role == Role::Worker || !is_member)
+    }
+
+    /// A person has taken it out of the operator's hands.
+    pub fn is_unmanaged(&self) -> bool {
+        self.vm.is_some_and(|vm| vm.unmanaged)
+    }
+
+    /// Nothing of it runs, nor will by itself: its VM and its instance are gone.
+    pub const fn is_lost(&self) -> bool {
+        self.vm.is_none() && self.instance.is_none()
+    }
+
+    /// Since when it has not served, as far as that is known.
+    pub fn unhealthy_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let since = self.previous.and_then(|p| p.unhealthy_since.as_ref());
+        (self.phase() == Phase::Unhealthy).then(|| since.map_or(now, |since| since.0))
     }
 
     /// Where it is in its life.
@@ -317,6 +354,8 @@ impl<'a> Facts<'_, 'a> {
         let etcd = seen.etcd.known().filter(|_| exists);
         let instance = seen.instances.get(name);
         let made = instance.and_then(|instance| instance.meta.created);
+        let host = instance.and_then(|instance| instance.host.as_ref());
+        let is_alive = |host: &String| seen.infra.hosts.iter().any(|h| h.name == *host && h.ready);
         Some(MachineView {
             ordinal: names::ordinal(&self.wanted.identity.name, pool, name)?,
             name: name.to_owned(),
@@ -337,7 +376,8 @@ impl<'a> Facts<'_, 'a> {
             previous: recorded(self.previous).find(|machine| machine.name == name),
             console: seen.consoles.get(name).map_or(&[], Vec::as_slice),
             asked: !self.begun || (guest.is_some() && (etcd.is_some() || !control_plane)),
-            old_instance: made.is_some_and(|made| self.now.duration_since(made) > SILENCE),
+            instance_age: made.map_or(SignedDuration::ZERO, |made| self.now.duration_since(made)),
+            host_is_dead: host.is_some_and(|host| !is_alive(host)),
         })
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use guestcluster_capacity::{Host, Quantity};
+pub use guestcluster_capacity::{Holding, Host, Quantity, Usage};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cidr::Cidr;
@@ -57,6 +57,8 @@ pub struct Observed {
     pub taken: BTreeMap<String, String>,
     /// Other clusters of the namespace use the golden image too.
     pub image_shared: bool,
+    /// Golden images of the namespace that no cluster's specification names any more.
+    pub stale_images: BTreeMap<String, Meta>,
     /// `kubeadm init` has not come to its end: what it applies last, the add-on kube-proxy, is not
     /// in the guest. Asked only until the cluster is initialised.
     pub init_unfinished: bool,
@@ -64,8 +66,27 @@ pub struct Observed {
     pub guest: Probe<Guest>,
     /// The guest's etcd.
     pub etcd: Probe<Etcd>,
+    /// When the certificate of each control-plane machine's API server ends, as far as it was asked.
+    pub certificates_end: BTreeMap<String, Timestamp>,
+    /// Addresses to which the endpoint Service leads now.
+    pub serving: BTreeSet<String>,
+    /// Members of etcd answer for themselves, and none knows a leader.
+    pub quorum_lost: bool,
     /// Last lines of the consoles of machines whose first boot is not over, by machine.
     pub consoles: BTreeMap<String, Vec<String>>,
+}
+
+impl Observed {
+    /// Pods of the guest that stand in the way of drains.
+    pub fn guest_pods_mut(&mut self) -> impl Iterator<Item = &mut GuestPod> {
+        let guest = match &mut self.guest {
+            Probe::Known(guest) => Some(guest),
+            Probe::Unreachable(_) | Probe::NotAsked => None,
+        };
+        guest
+            .into_iter()
+            .flat_map(|guest| guest.pods.values_mut().flatten())
+    }
 }
 
 /// What matters of the infrastructure cluster.
@@ -85,6 +106,11 @@ pub struct Infra {
     pub default_storage_class: Option<String>,
     /// All hosts.
     pub hosts: Vec<Host>,
+    /// What all Pods hold on them, whosever they are.
+    pub usage: Usage,
+    /// What machines of this cluster hold on them, part of `usage`; two for one machine while it
+    /// migrates, none while it is off.
+    pub holdings: Vec<Holding>,
 }
 
 /// Identity of an object: what a delete needs.
@@ -113,6 +139,8 @@ pub struct Secret {
     pub token_id: Option<String>,
     /// Keys and tokens have been taken out.
     pub scrubbed: bool,
+    /// When it is to be made anew.
+    pub renew_at: Option<Timestamp>,
 }
 
 /// A Service of ours.
@@ -148,6 +176,8 @@ pub struct Disk {
     pub phase: Option<String>,
     /// What the importer complains of.
     pub message: Option<String>,
+    /// Digest of the template that its machine was made from.
+    pub template_hash: Option<String>,
 }
 
 /// A VirtualMachine.
@@ -165,6 +195,8 @@ pub struct Vm {
     pub ready: bool,
     /// Why it does not start, if KubeVirt says so.
     pub failure: Option<String>,
+    /// A person has taken the machine out of the operator's hands.
+    pub unmanaged: bool,
 }
 
 /// A VirtualMachineInstance.
@@ -180,6 +212,23 @@ pub struct Instance {
     pub address: Option<String>,
     /// What the scheduler says, while it has no host.
     pub unschedulable: Option<String>,
+    /// The host from which KubeVirt was asked to evict it.
+    pub evicted_from: Option<String>,
+    /// Its launcher Pod.
+    pub launcher: Option<Launcher>,
+}
+
+/// The Pod that an instance runs in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Launcher {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub meta: Meta,
+    /// The endpoint Service may select it.
+    pub serving: bool,
+    /// When it was taken out of the endpoint.
+    pub out_since: Option<Timestamp>,
 }
 
 /// The guest as its API shows it.
@@ -191,6 +240,29 @@ pub struct Guest {
     pub tokens: BTreeMap<String, Option<Timestamp>>,
     /// Digest of the pod network's manifest as applied.
     pub cni: Option<String>,
+    /// Digest of kubeadm's configuration as we wrote it; none as long as it is that of init.
+    pub configuration: Option<String>,
+    /// Version that the add-ons were last brought to.
+    pub addons: Option<String>,
+    /// Pods that a drain must evict, by Node; only of Nodes that we cordoned.
+    pub pods: BTreeMap<String, Vec<GuestPod>>,
+}
+
+/// A Pod of the guest that stands in the way of a drain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuestPod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// It is going already.
+    pub deleting: bool,
+    /// Why its last eviction was refused.
+    pub refused: Option<String>,
+    /// Its eviction was not asked for within the last seconds.
+    pub due: bool,
 }
 
 /// A Node of the guest.
@@ -206,6 +278,10 @@ pub struct GuestNode {
     pub labels: BTreeMap<String, String>,
     /// Keys of its taints.
     pub taints: BTreeSet<String>,
+    /// No new Pods are placed on it.
+    pub unschedulable: bool,
+    /// When we began to drain it.
+    pub drained_since: Option<Timestamp>,
 }
 
 /// The guest's etcd.

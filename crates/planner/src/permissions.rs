@@ -61,8 +61,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "kubevirt.io",
         &["virtualmachineinstances"],
-        WATCH,
-        "where machines run and their addresses",
+        &["get", "list", "watch", "delete"],
+        "where machines run and their addresses; let one start elsewhere",
     ),
     rule(
         "kubevirt.io",
@@ -97,7 +97,7 @@ pub const RULES: &[Rule] = &[
     rule(
         "rbac.authorization.k8s.io",
         &["roles"],
-        &["create"],
+        &["get", "create"],
         "for each cluster, a Role that lets its tenant read its kubeconfig",
     ),
     rule(
@@ -118,7 +118,12 @@ pub const RULES: &[Rule] = &[
         &["create"],
         "OpenShift asks for it",
     ),
-    rule("", &["pods"], WATCH, "why a machine has no host"),
+    rule(
+        "",
+        &["pods"],
+        &["get", "list", "watch", "patch"],
+        "why a machine has no host, what Pods hold on hosts; take a machine out of the endpoint",
+    ),
     rule(
         "",
         &["pods/log"],

@@ -8,7 +8,7 @@ mod service;
 
 pub use disk::{etcd_disk, golden, golden_name, retained_labels, root_disk};
 pub use flannel::{cni_digest, flannel};
-pub use machine::{firmware_uuid, template_hash, vm};
+pub use machine::{configuration_digest, firmware_uuid, template_hash, vm};
 pub use service::{address_service, address_slice, endpoint_digest, endpoint_service};
 
 use std::collections::BTreeMap;

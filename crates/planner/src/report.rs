@@ -6,10 +6,12 @@ use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_api::status::{ControlPlaneStatus, MachineStatus, PoolStatus};
 use guestcluster_api::{GuestCluster, GuestClusterStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::action::{Action, Plan};
-use crate::decide::{endpoint, initialised};
+use crate::decide::{CALM, endpoint, initialised, parts, repairs};
+use crate::departure::Departure;
 use crate::machines::{MachineView, Phase, machines};
 use crate::observed::Observed;
 use crate::ordinals::Ordinals;
@@ -27,6 +29,7 @@ pub fn status(
     let facts = Pools {
         wanted,
         plan,
+        now,
         ordinals: Ordinals {
             cluster: &wanted.identity.name,
             seen,
@@ -77,6 +80,7 @@ pub fn invalid(
 struct Pools<'a> {
     wanted: &'a Wanted,
     plan: &'a Plan,
+    now: Timestamp,
     ordinals: Ordinals<'a>,
 }
 
@@ -91,8 +95,18 @@ fn control_plane(facts: &Pools<'_>) -> ControlPlaneStatus {
             facts.wanted.control_plane_size()
         )),
         last_ordinal: pool.last_ordinal,
+        repairs: pool.repairs,
+        last_repair: pool.last_repair,
+        certificates_expire: certificates_expire(facts),
         machines: pool.machines,
     }
+}
+
+/// The first end of a machine's certificates; what was said before stands while nobody can be asked.
+fn certificates_expire(facts: &Pools<'_>) -> Option<Time> {
+    let known = facts.ordinals.seen.certificates_end.values().min();
+    let before = &facts.ordinals.previous.control_plane.certificates_expire;
+    known.copied().map(Time).or_else(|| before.clone())
 }
 
 /// Pools that are wanted, pools that still have machines, and pools that ever had some: their
@@ -123,15 +137,69 @@ impl Pools<'_> {
         members.sort_by_key(|machine| machine.ordinal);
         let ready = members.iter().filter(|m| m.phase() == Phase::Ready).count();
         let to_come = self.to_come(name, &members);
+        let replicas = count(members.len());
+        let (repairs, last_repair) = self.repairs(name);
+        let machines = members.into_iter().map(|machine| self.machine(machine));
+        let machines: Vec<_> = machines.chain(to_come).collect();
         PoolStatus {
             name: name.to_owned(),
-            replicas: count(members.len()),
+            replicas,
             ready: count(ready),
             last_ordinal: self
                 .ordinals
                 .last(name)
                 .max(self.recorded_now(name).unwrap_or_default()),
-            machines: members.into_iter().map(machine).chain(to_come).collect(),
+            repairs,
+            last_repair,
+            machines,
+        }
+    }
+
+    /// How many machines were replaced because they failed, and when the last was: one more if this
+    /// plan decides so.
+    fn repairs(&self, pool: &str) -> (u32, Option<Time>) {
+        let (count, last) = repairs(self.ordinals.previous, pool);
+        let of_pool = |machine: &String| {
+            let machine = self.ordinals.machines.get(machine);
+            machine.is_some_and(|machine| machine.pool == pool)
+        };
+        let decides = self.plan.actions.iter().any(|action| {
+            matches!(action, Action::RecordDeparture { machine, why: Departure::Unhealthy }
+                if of_pool(machine))
+        });
+        if !decides {
+            return (count, last.map(Time));
+        }
+        let follows = last.is_some_and(|last| self.now.duration_since(last) < CALM);
+        (if follows { count + 1 } else { 1 }, Some(Time(self.now)))
+    }
+
+    fn machine(&self, machine: &MachineView<'_>) -> MachineStatus {
+        let previous = machine.previous;
+        let running = machine
+            .instance
+            .filter(|instance| instance.phase == "Running");
+        let leaving = match &self.plan.departures {
+            Some(departures) => departures.get(&machine.name).copied(),
+            None => machine.leaves(),
+        };
+        MachineStatus {
+            name: machine.name.clone(),
+            host: machine.host().map(str::to_owned),
+            version: machine
+                .node
+                .map(|node| node.kubelet_version.clone())
+                .or_else(|| previous.and_then(|p| p.version.clone())),
+            etcd_member: machine
+                .member
+                .map(|member| format!("{:x}", member.id))
+                .or_else(|| previous.and_then(|p| p.etcd_member.clone())),
+            boot_instance: previous
+                .and_then(|p| p.boot_instance.clone())
+                .or_else(|| running.map(|instance| instance.meta.uid.clone())),
+            phase: machine.phase().as_str().to_owned(),
+            leaving: leaving.map(|why| why.as_str().to_owned()),
+            unhealthy_since: machine.unhealthy_since(self.now).map(Time),
         }
     }
 
@@ -149,8 +217,12 @@ impl Pools<'_> {
     fn to_come(&self, pool: &str, members: &[&MachineView<'_>]) -> Vec<MachineStatus> {
         let stays = |m: &&&MachineView<'_>| !matches!(m.phase(), Phase::Failed | Phase::Leaving);
         let existing = members.iter().filter(stays).count();
-        let replicas = self.wanted.pool(pool).map_or(0, |pool| pool.replicas);
-        let missing = usize::try_from(replicas)
+        // A plan that did not come to that question drops no name.
+        let size = match (self.wanted.pool(pool), self.plan.sizes.get(pool)) {
+            (None, _) => 0,
+            (Some(_), size) => size.copied().unwrap_or(u32::MAX),
+        };
+        let missing = usize::try_from(size)
             .unwrap_or(usize::MAX)
             .saturating_sub(existing);
         let new = (self.ordinals.last(pool) + 1)..=self.recorded_now(pool).unwrap_or_default();
@@ -174,38 +246,8 @@ fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-fn machine(machine: &MachineView<'_>) -> MachineStatus {
-    let previous = machine.previous;
-    let running = machine
-        .instance
-        .filter(|instance| instance.phase == "Running");
-    MachineStatus {
-        name: machine.name.clone(),
-        host: machine.host().map(str::to_owned),
-        version: machine
-            .node
-            .map(|node| node.kubelet_version.clone())
-            .or_else(|| previous.and_then(|p| p.version.clone())),
-        etcd_member: machine
-            .member
-            .map(|member| format!("{:x}", member.id))
-            .or_else(|| previous.and_then(|p| p.etcd_member.clone())),
-        boot_instance: previous
-            .and_then(|p| p.boot_instance.clone())
-            .or_else(|| running.map(|instance| instance.meta.uid.clone())),
-        phase: machine.phase().as_str().to_owned(),
-    }
-}
-
 /// The lowest version of the control plane's kubelets: what the guest can be relied on to have.
 fn lowest_version(control_plane: &ControlPlaneStatus) -> Option<String> {
-    let parts = |version: &str| -> Vec<u32> {
-        version
-            .trim_start_matches('v')
-            .split('.')
-            .map_while(|part| part.parse().ok())
-            .collect()
-    };
     let versions = control_plane
         .machines
         .iter()

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use guestcluster_api::GuestCluster;
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::{
-    Cni, ControlPlane, DiskPolicy, Endpoint, GuestNetwork, Image, Machine, Placement, Taint,
+    Cni, ControlPlane, DiskPolicy, Endpoint, GuestNetwork, Image, Machine, Placement, Profile,
+    Rollout, Taint, Topology,
 };
-use guestcluster_capacity::Quantity;
+use guestcluster_api::{GuestCluster, GuestClusterSpec};
+use guestcluster_capacity::{Launcher, Quantity, Requests};
 use guestcluster_placement::{Requirements, Toleration};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cidr::Cidr;
 
@@ -21,6 +22,19 @@ pub struct Settings {
     pub infra_pod_ranges: Vec<Cidr>,
     /// Service ranges that no ServiceCIDR object tells.
     pub infra_service_ranges: Vec<Cidr>,
+    /// How long a machine may be unhealthy before it is replaced; `None` means
+    /// [`Settings::UNHEALTHY_AFTER`].
+    pub unhealthy_after: Option<SignedDuration>,
+}
+
+impl Settings {
+    /// Long enough for a restart, an etcd election and a node controller's doubts, one after another.
+    pub const UNHEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
+    /// How long a machine may be unhealthy before it is replaced.
+    pub fn unhealthy_after(&self) -> SignedDuration {
+        self.unhealthy_after.unwrap_or(Self::UNHEALTHY_AFTER)
+    }
 }
 
 /// A guest cluster as it should be.
@@ -34,6 +48,10 @@ pub struct Wanted {
     pub version: String,
     /// Source of the root disks.
     pub image: Image,
+    /// Where workloads run.
+    pub topology: Topology,
+    /// What the guest is for.
+    pub profile: Profile,
     /// The control plane's settings.
     pub control_plane: ControlPlane,
     /// All pools, the control plane's first.
@@ -46,6 +64,8 @@ pub struct Wanted {
     pub service_range: Cidr,
     /// The pod network.
     pub cni: Cni,
+    /// How long certificates of machines live.
+    pub certificate_life: SignedDuration,
     /// Deletion is refused.
     pub protected: bool,
     /// What becomes of the disks.
@@ -94,6 +114,29 @@ pub struct Pool {
     pub node_taints: Vec<Taint>,
     /// The same as requirements on hosts.
     pub requirements: Requirements,
+    /// Machines beyond `replicas` that a rollout may make. A control plane has its own rules.
+    pub max_surge: u32,
+    /// Machines that may be missing from `replicas` during a rollout.
+    pub max_unavailable: u32,
+    /// How long a drain waits for Pods before the machine goes all the same; `None`: as long as
+    /// their budgets ask.
+    pub drain_timeout: Option<SignedDuration>,
+}
+
+impl Pool {
+    /// What a machine of the pool asks of its host.
+    pub fn requests(&self) -> Requests {
+        let machine = &self.machine;
+        let launcher = Launcher {
+            isolate_emulator_thread: machine.isolate_emulator_thread,
+            hugepages: machine.hugepages.clone(),
+            ..Launcher::new(
+                u64::try_from(machine.cpu).unwrap_or_default(),
+                machine.memory.parse().unwrap_or_default(),
+            )
+        };
+        launcher.requests()
+    }
 }
 
 /// What is wrong with a specification: sentences that say what to write.
@@ -116,6 +159,13 @@ impl Wanted {
         };
         let pod_range = range("spec.network.podCIDR", &spec.network.pod_cidr);
         let service_range = range("spec.network.serviceCIDR", &spec.network.service_cidr);
+        let period = &spec.control_plane.certificate_validity_period;
+        let life = period.parse().unwrap_or_else(|_| {
+            errors.push(format!(
+                "spec.controlPlane.certificateValidityPeriod: {period:?} is no duration such as 8760h"
+            ));
+            SignedDuration::ZERO
+        });
         let pools = pools(cluster, &mut errors);
         let identity = identity(cluster);
         if identity.name.len() > names::MAX_CLUSTER || identity.name.contains('.') {
@@ -137,12 +187,15 @@ impl Wanted {
             identity,
             version: spec.version.clone(),
             image: spec.image.clone(),
+            topology: spec.topology,
+            profile: spec.profile,
             control_plane: spec.control_plane.clone(),
             pools,
             network: spec.network.clone(),
             pod_range: pod_range.unwrap_or_default(),
             service_range: service_range.unwrap_or_default(),
             cni: spec.addons.cni,
+            certificate_life: life,
             protected: spec.deletion.protected,
             disks: spec.deletion.disks,
             paused: spec.paused,
@@ -193,11 +246,31 @@ fn identity(cluster: &GuestCluster) -> Identity {
     }
 }
 
+/// Which machines there may be beside each other.
+fn check_shape(spec: &GuestClusterSpec, errors: &mut Vec<String>) {
+    let mut refuse = |is_wrong: bool, sentence: &str| {
+        if is_wrong {
+            errors.push(sentence.to_owned());
+        }
+    };
+    let replicas = spec.control_plane.replicas;
+    refuse(
+        ![1, 3, 5].contains(&replicas),
+        "spec.controlPlane.replicas: must be 1, 3 or 5",
+    );
+    refuse(
+        spec.profile == Profile::Lab && replicas != 1,
+        "spec.controlPlane.replicas: profile Lab has one machine: write 1",
+    );
+    refuse(
+        spec.topology == Topology::Converged && !spec.workers.is_empty(),
+        "spec.workers: topology Converged has no worker pools: remove them",
+    );
+}
+
 fn pools(cluster: &GuestCluster, errors: &mut Vec<String>) -> Vec<Pool> {
+    check_shape(&cluster.spec, errors);
     let control_plane = &cluster.spec.control_plane;
-    if ![1, 3, 5].contains(&control_plane.replicas) {
-        errors.push("spec.controlPlane.replicas: must be 1, 3 or 5".to_owned());
-    }
     let mut pools = vec![Pool {
         name: names::CONTROL_PLANE_POOL.to_owned(),
         role: Role::ControlPlane,
@@ -212,9 +285,13 @@ fn pools(cluster: &GuestCluster, errors: &mut Vec<String>) -> Vec<Pool> {
         placement: control_plane.placement.clone(),
         node_labels: BTreeMap::new(),
         node_taints: Vec::new(),
+        max_surge: 1,
+        max_unavailable: 0,
+        drain_timeout: drain_timeout(control_plane.drain_timeout_seconds),
     }];
     for worker in &cluster.spec.workers {
         let path = format!("spec.workers[{}]", worker.name);
+        let (max_surge, max_unavailable) = rollout(&path, &worker.rollout, errors);
         pools.push(Pool {
             name: worker.name.clone(),
             role: Role::Worker,
@@ -224,9 +301,27 @@ fn pools(cluster: &GuestCluster, errors: &mut Vec<String>) -> Vec<Pool> {
             placement: worker.placement.clone(),
             node_labels: worker.labels.clone(),
             node_taints: worker.taints.clone(),
+            max_surge,
+            max_unavailable,
+            drain_timeout: drain_timeout(worker.drain_timeout_seconds),
         });
     }
     pools
+}
+
+fn rollout(path: &str, rollout: &Rollout, errors: &mut Vec<String>) -> (u32, u32) {
+    let bound = |number: i32| u32::try_from(number).unwrap_or_default();
+    let bounds = (bound(rollout.max_surge), bound(rollout.max_unavailable));
+    if bounds == (0, 0) {
+        errors.push(format!(
+            "{path}.rollout: maxSurge or maxUnavailable must be at least 1"
+        ));
+    }
+    bounds
+}
+
+fn drain_timeout(seconds: i32) -> Option<SignedDuration> {
+    (seconds > 0).then(|| SignedDuration::from_secs(seconds.into()))
 }
 
 fn requirements(

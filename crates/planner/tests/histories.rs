@@ -2,7 +2,8 @@
 
 use guestcluster_planner::machines::recorded;
 use guestcluster_testkit::build::ClusterBuilder;
-use guestcluster_testkit::{Mishap, Step, World, cluster};
+use guestcluster_testkit::model::VISIT;
+use guestcluster_testkit::{Mishap, Move, Step, World, cluster, guest_infra};
 
 const ROUNDS: u32 = 2400;
 
@@ -203,4 +204,91 @@ fn hosts_that_are_down_for_a_while_make_no_machine_and_take_none_away() {
     assert_eq!(kept(world.left()), kept(before));
     world.heal_hosts();
     settle(&mut world);
+}
+
+/// A calm control plane without pod network on as many hosts, to go on in single moves.
+fn in_moves(machines: i32, hosts: u32) -> World {
+    let cluster = cluster("prod").control_plane(machines).without_cni();
+    let mut world = World::new(11, cluster.build());
+    world.infra_mut().hosts = guest_infra(hosts).hosts;
+    settle(&mut world);
+    world.in_moves()
+}
+
+fn visits(world: &mut World, times: usize) {
+    for _ in 0..times {
+        world.take(&VISIT);
+    }
+}
+
+/// Its document was written and its VM was not: the next machine took itself for the only one that
+/// joins, and waited in the guest with its kubelet running.
+#[test]
+fn a_machine_that_has_its_document_joins_before_the_next_one() {
+    let mut world = in_moves(1, 4);
+    world.step(Step::Scale(3));
+    visits(&mut world, 2);
+    world.take(&Move::Reconcile(Mishap::Crash(1)));
+    visits(&mut world, 2);
+    let vms = world
+        .left()
+        .into_iter()
+        .filter(|name| name.starts_with("VirtualMachine "));
+    assert_eq!(
+        vms.collect::<Vec<_>>(),
+        ["VirtualMachine prod-cp-1", "VirtualMachine prod-cp-2"],
+        "{}",
+        world.log()
+    );
+    settle(&mut world);
+}
+
+/// Between the old machine and the new one its host is free: a fourth machine was made for it, found
+/// no host in the end, and everything waited for it.
+#[test]
+fn a_host_that_a_machine_leaves_is_no_spare_host() {
+    let mut world = in_moves(3, 3);
+    world.step(Step::Upgrade(4));
+    settle(&mut world);
+    assert_eq!(world.running(), ["prod-cp-4", "prod-cp-5", "prod-cp-6"]);
+}
+
+/// The drain waited for the lost machine, and the lost machine for the drain.
+#[test]
+fn a_lost_machine_is_replaced_while_a_host_waits_to_be_drained() {
+    let mut world = in_moves(3, 4);
+    world.step(Step::Drain(0));
+    world.delete_vm("prod-cp-2");
+    settle(&mut world);
+    assert_eq!(world.running(), ["prod-cp-1", "prod-cp-3", "prod-cp-4"]);
+}
+
+/// A machine that etcd does not count any more waited for one that was lost, and that one for it.
+#[test]
+fn a_machine_that_is_out_of_etcd_goes_whatever_becomes_of_the_others() {
+    let mut world = in_moves(5, 6);
+    world.step(Step::Scale(3));
+    reach(&mut world, |world| !world.votes("prod-cp-1"));
+    world.delete_vm("prod-cp-2");
+    world.take(&Move::Off("prod-cp-2".to_owned()));
+    settle(&mut world);
+    assert_eq!(world.running(), ["prod-cp-3", "prod-cp-4", "prod-cp-5"]);
+}
+
+/// Of two members one could never be spared if its successor counted as one that does not answer.
+#[test]
+fn a_voter_that_cannot_enter_any_more_is_replaced_where_there_is_one_other() {
+    let mut world = in_moves(1, 2);
+    world.step(Step::Upgrade(4));
+    visits(&mut world, 3);
+    let joins = "prod-cp-2".to_owned();
+    world.take(&Move::On(joins.clone()));
+    world.take(&Move::Boot(joins.clone()));
+    // Its token lapses while the operator is away.
+    world.take(&Move::LongBoot);
+    visits(&mut world, 1);
+    world.take(&Move::Boot(joins));
+    assert!(world.votes("prod-cp-2") && !world.has_node("prod-cp-2"));
+    settle(&mut world);
+    assert_eq!(world.running(), ["prod-cp-3"]);
 }

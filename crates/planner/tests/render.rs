@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use guestcluster_api::GuestCluster;
-use guestcluster_api::spec::{Disk, EndpointType, ImagePvc, Numa};
+use guestcluster_api::spec::{Disk, EndpointType, ImagePvc, Numa, Profile, Topology};
 use guestcluster_planner::wanted::{Pool, Settings};
 use guestcluster_planner::{Wanted, render};
 use guestcluster_testkit::build::ClusterBuilder;
@@ -65,6 +65,41 @@ fn template_hashes_never_change() {
     );
 }
 
+/// A machine boots as what its topology says; a field that is written out as its default says
+/// nothing new.
+#[test]
+fn a_topology_is_part_of_what_a_control_plane_machine_is() {
+    let hash = |topology| {
+        let cluster = cluster("prod").with(|spec| spec.topology = topology);
+        let wanted = wanted(&cluster.build());
+        render::template_hash(&wanted, pool(&wanted, "cp"))
+    };
+    assert_eq!(hash(Topology::Dedicated), "7b4f619efe637349");
+    assert_ne!(hash(Topology::Converged), hash(Topology::Dedicated));
+}
+
+/// Whatever stands on the host already, a lab's machine may stand there too; nothing else differs.
+#[test]
+fn a_lab_asks_for_no_host_of_its_own() {
+    let wanted = |profile| {
+        let cluster = cluster("prod").workers("general", 1);
+        wanted(&cluster.with(|spec| spec.profile = profile).build())
+    };
+    let (lab, production) = (wanted(Profile::Lab), wanted(Profile::Production));
+    let spec = |wanted: &Wanted| {
+        let mut vm = render::vm(wanted, pool(wanted, "cp"), ("prod-cp-1", None)).body;
+        vm["spec"].take()
+    };
+    let (lab_spec, mut production_spec) = (spec(&lab), spec(&production));
+    let template = production_spec["template"]["spec"].as_object_mut().unwrap();
+    assert!(template.remove("affinity").is_some());
+    assert_eq!(lab_spec, production_spec);
+    let hash = |wanted: &Wanted, name| render::template_hash(wanted, pool(wanted, name));
+    assert_eq!(hash(&production, "cp"), "7b4f619efe637349");
+    assert_ne!(hash(&lab, "cp"), hash(&production, "cp"));
+    assert_eq!(hash(&lab, "general"), hash(&production, "general"));
+}
+
 #[test]
 fn a_machine_is_outdated_by_its_own_template_alone() {
     let hashes = |cluster: &GuestCluster| {
@@ -75,6 +110,9 @@ fn a_machine_is_outdated_by_its_own_template_alone() {
     let (control_plane, worker) = hashes(&prod().build());
     let others = prod().with(|spec| {
         spec.workers[0].replicas = 7;
+        spec.workers[0].rollout.max_unavailable = 2;
+        spec.workers[0].drain_timeout_seconds = 300;
+        spec.control_plane.drain_timeout_seconds = 300;
         spec.paused = true;
         spec.control_plane
             .endpoint
@@ -111,7 +149,10 @@ fn a_firmware_uuid_never_changes_and_is_no_other_machines() {
 #[test]
 fn machines() {
     let (plain, rich) = (wanted(&prod().build()), wanted(&rich().build()));
-    let vm = |wanted, name, machine| render::vm(wanted, pool(wanted, name), machine).body;
+    let vm = |wanted, name, machine| {
+        let vm = render::vm(wanted, pool(wanted, name), (machine, None));
+        vm.body
+    };
     insta::assert_yaml_snapshot!("vm_of_a_control_plane", vm(&plain, "cp", "prod-cp-1"));
     insta::assert_yaml_snapshot!("vm_of_a_worker", vm(&plain, "general", "prod-general-1"));
     insta::assert_yaml_snapshot!(

@@ -1,11 +1,13 @@
 //! What a specification means, and with which words one that means nothing is refused.
 
 use guestcluster_api::labels::Role;
+use guestcluster_api::spec::{Profile, Rollout, Topology};
 use guestcluster_planner::Wanted;
 use guestcluster_planner::wanted::Settings;
 use guestcluster_testkit::build::{ClusterBuilder, start};
 use guestcluster_testkit::cluster;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
 use rstest::rstest;
 
 fn parse(cluster: ClusterBuilder) -> Result<Wanted, String> {
@@ -31,6 +33,18 @@ fn parse(cluster: ClusterBuilder) -> Result<Wanted, String> {
 #[case::services(
     cluster("a").with(|spec| spec.network.service_cidr = "fd00::/64".to_owned()),
     r#"spec.network.serviceCIDR: "fd00::/64" is not an IPv4 range such as 10.200.0.0/16"#
+)]
+#[case::rollout(
+    cluster("a").workers("general", 1).with(|spec| spec.workers[0].rollout.max_surge = 0),
+    "spec.workers[general].rollout: maxSurge or maxUnavailable must be at least 1"
+)]
+#[case::workers_beside_converged_machines(
+    cluster("a").workers("general", 1).with(|spec| spec.topology = Topology::Converged),
+    "spec.workers: topology Converged has no worker pools: remove them"
+)]
+#[case::a_lab_of_three(
+    cluster("a").control_plane(3).with(|spec| spec.profile = Profile::Lab),
+    "spec.controlPlane.replicas: profile Lab has one machine: write 1"
 )]
 #[case::dots(
     cluster("a.b"),
@@ -92,6 +106,31 @@ fn the_control_plane_is_the_first_pool() {
     ];
     assert_eq!(pools, expected);
     assert_eq!((wanted.control_plane_size(), wanted.worker_count()), (3, 6));
+}
+
+#[test]
+fn a_rollout_adds_one_machine_and_a_drain_waits_unless_it_is_said_otherwise() {
+    let told = |cluster: ClusterBuilder| {
+        let wanted = parse(cluster).unwrap();
+        let pool = wanted.pool("b").unwrap();
+        let seconds = |wait: Option<SignedDuration>| wait.map(|wait| wait.as_secs());
+        let drains = (
+            seconds(wanted.pools[0].drain_timeout),
+            seconds(pool.drain_timeout),
+        );
+        (pool.max_surge, pool.max_unavailable, drains)
+    };
+    let plain = cluster("a").workers("b", 2);
+    assert_eq!(told(plain.clone()), (1, 0, (None, None)));
+    let hurried = plain.with(|spec| {
+        spec.control_plane.drain_timeout_seconds = 60;
+        spec.workers[0].rollout = Rollout {
+            max_surge: 0,
+            max_unavailable: 2,
+        };
+        spec.workers[0].drain_timeout_seconds = 300;
+    });
+    assert_eq!(told(hurried), (0, 2, (Some(60), Some(300))));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use guestcluster_api::spec::{
     Addons, Cni, Component, ControlPlane, Deletion, DiskPolicy, Endpoint, EndpointType,
-    GuestNetwork, Image, Machine, Placement, WorkerPool,
+    GuestNetwork, Image, Machine, Placement, Profile, Rollout, Topology, WorkerPool,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec, labels};
 use guestcluster_planner::observed::{Host, Infra, Quantity};
@@ -28,15 +28,19 @@ pub fn cluster(name: &str) -> ClusterBuilder {
             )),
             ..Image::default()
         },
+        topology: Topology::default(),
+        profile: Profile::default(),
         control_plane: ControlPlane {
             replicas: 1,
             machine: Machine::default(),
             placement: Placement::default(),
             endpoint: Endpoint::default(),
+            certificate_validity_period: "8760h".to_owned(),
             api_server: Component::default(),
             controller_manager: Component::default(),
             scheduler: Component::default(),
             etcd: Component::default(),
+            drain_timeout_seconds: 0,
         },
         workers: Vec::new(),
         network: GuestNetwork::default(),
@@ -75,6 +79,8 @@ impl ClusterBuilder {
             labels: BTreeMap::new(),
             taints: Vec::new(),
             placement: Placement::default(),
+            rollout: Rollout::default(),
+            drain_timeout_seconds: 0,
         });
         self
     }
@@ -150,6 +156,7 @@ pub fn guest_infra(hosts: u32) -> Infra {
         storage_classes: ["standard".to_owned()].into(),
         default_storage_class: Some("standard".to_owned()),
         hosts: (1..=hosts).map(host).collect(),
+        ..Infra::default()
     }
 }
 
@@ -169,6 +176,8 @@ fn host(number: u32) -> Host {
         allocatable: [
             ("cpu".to_owned(), Quantity::units(32)),
             ("memory".to_owned(), Quantity::units(128 << 30)),
+            ("ephemeral-storage".to_owned(), Quantity::units(100 << 30)),
+            ("pods".to_owned(), Quantity::units(110)),
         ]
         .into(),
         ..Host::default()

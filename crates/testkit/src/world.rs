@@ -7,24 +7,29 @@
 
 mod boot;
 mod guest;
+mod key;
 mod kubevirt;
 mod laws;
+mod look;
+mod moves;
 mod objects;
 mod operator;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use guestcluster_api::{ConditionType, GuestCluster, GuestClusterStatus};
 use guestcluster_planner::observed::{Infra, Observed};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::build::{guest_infra, start};
-use crate::random::Random;
+use crate::chance::Chance;
 use guest::{Guest, Machine};
 use laws::Laws;
 use objects::Objects;
 
+pub use moves::Move;
 pub use steps::{Mishap, Step};
 
 /// How far a tick moves the clock.
@@ -47,7 +52,7 @@ pub enum Fault {
 #[derive(Clone, Debug)]
 pub struct World {
     now: Timestamp,
-    random: Random,
+    chance: Chance,
     /// Source of UIDs, resource versions and addresses.
     ids: u64,
     cluster: Option<GuestCluster>,
@@ -65,12 +70,19 @@ pub struct World {
     machines: BTreeMap<String, Machine>,
     guest: Guest,
     hosts_down: BTreeSet<String>,
+    /// Hosts that are cordoned and being drained.
+    draining: BTreeSet<String>,
+    /// Machines that stand still.
+    frozen: BTreeSet<String>,
+    /// The version that each machine's root disk holds.
+    images: BTreeMap<String, String>,
     /// What the operator saw last: a stale watch shows it again.
-    last_seen: Option<Observed>,
+    last_seen: Option<Arc<Observed>>,
     /// How often in a row the guest did not answer.
     failures: u32,
     laws: Laws,
     log: Vec<String>,
+    keeps_log: bool,
 }
 
 impl World {
@@ -78,7 +90,7 @@ impl World {
     pub fn new(seed: u64, cluster: GuestCluster) -> Self {
         Self {
             now: start(),
-            random: Random::new(seed),
+            chance: Chance::Seeded(seed),
             ids: 0,
             cluster: Some(cluster),
             infra: guest_infra(4),
@@ -91,10 +103,14 @@ impl World {
             machines: BTreeMap::new(),
             guest: Guest::default(),
             hosts_down: BTreeSet::new(),
+            draining: BTreeSet::new(),
+            frozen: BTreeSet::new(),
+            images: BTreeMap::new(),
             last_seen: None,
             failures: 0,
             laws: Laws::default(),
             log: Vec::new(),
+            keeps_log: true,
         }
     }
 
@@ -162,11 +178,17 @@ impl World {
 
     /// Whether the condition `Ready` is true.
     pub fn is_ready(&self) -> bool {
-        let is_ready = ConditionType::Ready.as_str();
-        self.status()
-            .conditions
-            .iter()
-            .any(|c| c.type_ == is_ready && c.status == "True")
+        self.is_true(ConditionType::Ready)
+    }
+
+    /// Whether every machine is made from today's specification.
+    pub fn is_up_to_date(&self) -> bool {
+        self.is_true(ConditionType::UpToDate)
+    }
+
+    fn is_true(&self, type_: ConditionType) -> bool {
+        let mut conditions = self.status().conditions.into_iter();
+        conditions.any(|c| c.type_ == type_.as_str() && c.status == "True")
     }
 
     /// Names of all objects that belong to the cluster.
@@ -202,6 +224,9 @@ impl World {
     }
 
     fn note(&mut self, what: impl AsRef<str>) {
+        if !self.keeps_log {
+            return;
+        }
         let seconds = self.now.duration_since(start()).as_secs();
         self.log.push(format!("{seconds:>5}s {}", what.as_ref()));
     }
@@ -216,5 +241,6 @@ impl World {
         self.now += TICK;
         self.run_kubevirt();
         self.run_machines();
+        self.follow_laws();
     }
 }

@@ -18,6 +18,11 @@ pub fn e2e(project: &Project) -> Result<PathBuf> {
     suite(project, "guestcluster-e2e")
 }
 
+/// The crash tables.
+pub fn crash(project: &Project) -> Result<PathBuf> {
+    suite(project, "guestcluster-crash")
+}
+
 /// The benchmarks.
 pub fn bench(project: &Project) -> Result<PathBuf> {
     suite(project, "guestcluster-bench")

@@ -3,6 +3,7 @@
 mod bench;
 mod build;
 mod check;
+mod crash;
 mod demo;
 mod e2e;
 mod generate;
@@ -42,6 +43,8 @@ enum Verb {
     Test(test::Options),
     /// Run the end-to-end suite, or groups of it.
     E2e(e2e::Options),
+    /// Let the operator die at its writes, and see that the same is left.
+    Crash(crash::Options),
     /// Measure, and print figures.
     Bench(bench::Options),
     /// Build, bring up, look at, break and take down the local infrastructure.
@@ -69,6 +72,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Demo(options) => demo::run(&project, &options),
         Verb::Test(options) => test::run(&project, &options),
         Verb::E2e(options) => e2e::run(&project, &options),
+        Verb::Crash(options) => crash::run(&project, &options),
         Verb::Bench(options) => bench::run(&project, &options),
         Verb::Infra(options) => infra::run(&project, options),
         Verb::Check(options) => Ok(check::run(&project, &options)),

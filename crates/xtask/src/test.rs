@@ -9,17 +9,17 @@ use guestcluster_infra::tools;
 
 use crate::project::Project;
 use crate::tally::Tally;
-use crate::{e2e, process};
+use crate::{crash, e2e, process};
 
 /// The end-to-end groups that a CI run has time for.
-const GROUPS: &[&str] = &["guest"];
+const GROUPS: &[&str] = &["guest", "life"];
 
 /// Runs unit tests, laws and snapshots of all crates, then the end-to-end suite on the local
 /// infrastructure. The last line is `N passed, N failed`. Needs root.
 #[derive(Args)]
 pub struct Options {
-    /// Also run what takes longer than a CI run may: tests that boot machines alone, all end-to-end
-    /// groups, and the longer form of scenarios that have one.
+    /// Also run what takes longer than a CI run may: tests that boot machines alone, crash tables, all
+    /// end-to-end groups, and the longer form of scenarios that have one.
     #[arg(long)]
     full: bool,
     /// Leave the end-to-end suite out.
@@ -37,6 +37,13 @@ pub fn run(project: &Project, options: &Options) -> Result<ExitCode> {
             eprintln!("the end-to-end suite could not run: {error:#}");
             Tally::FAILURE
         });
+        if options.full {
+            process::say("crash tables");
+            tally += crash::counted(project).unwrap_or_else(|error| {
+                eprintln!("the crash tables could not be filled: {error:#}");
+                Tally::FAILURE
+            });
+        }
     }
     println!("{tally}");
     Ok(if tally.failed == 0 {
@@ -48,11 +55,11 @@ pub fn run(project: &Project, options: &Options) -> Result<ExitCode> {
 
 /// The tests that cargo knows; those that need real programs find them by these variables.
 fn crates(project: &Project, options: &Options) -> Result<Tally> {
-    let tools = tools::ensure(&Progress::detect())?;
+    let programs = tools::ensure(&Progress::detect())?.programs;
     process::say("tests of all crates");
     let mut command = project.cargo();
-    command.env("GUESTCLUSTER_TOOLS", &tools.bin);
-    command.env("GUESTCLUSTER_KUBEADM", tools.path("kubeadm"));
+    command.env("GUESTCLUSTER_TOOLS", &programs.bin);
+    command.env("GUESTCLUSTER_KUBEADM", programs.path("kubeadm"));
     if options.full {
         command.env("GUESTCLUSTER_TEST_MACHINES", "1");
     }

@@ -5,7 +5,8 @@
 use std::{collections::BTreeMap, fmt::Write, net::Ipv4Addr};
 
 use guestcluster_bootstrap::{
-    Binding, ClusterConfig, Components, Endpoint, MachineConfig, Role, Secrets, Taint, TaintEffect,
+    Binding, ClusterConfig, Components, Endpoint, MachineConfig, Role, Secrets, Size, Taint,
+    TaintEffect,
 };
 use guestcluster_pki::{BootstrapToken, CertificateAuthority, ClusterPki, ServiceAccountKeys};
 use serde_json::Value;
@@ -108,13 +109,27 @@ pub(crate) fn machine(binding: Binding, role: Role) -> MachineConfig {
         } else {
             vec![gpu]
         },
+        converged: None,
         role,
+    }
+}
+
+/// A control-plane machine of the default size that carries workloads.
+pub(crate) fn converged(role: Role) -> MachineConfig {
+    MachineConfig {
+        taints: Vec::new(),
+        converged: Some(Size {
+            cpus: 4,
+            memory: 8 << 30,
+        }),
+        ..machine(Binding::Bridge, role)
     }
 }
 
 pub(crate) fn components() -> Components {
     let one = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     Components {
+        certificate_validity_period: Some("720h".to_owned()),
         cert_sans: vec!["api.prod.example.com".to_owned(), "203.0.113.10".to_owned()],
         api_server: one("audit-log-maxage", "7"),
         controller_manager: one("terminated-pod-gc-threshold", "100"),

@@ -33,6 +33,8 @@ pub(super) struct SlimNode {
 struct SlimNodeSpec {
     #[serde(default)]
     taints: Vec<Taint>,
+    #[serde(default)]
+    unschedulable: bool,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
@@ -76,7 +78,10 @@ struct SlimTokenData {
 pub(super) fn guest_node(node: SlimNode) -> GuestNode {
     let ready =
         |condition: &SlimCondition| condition.type_ == "Ready" && condition.status == "True";
+    let drain = node.annotations().get(labels::NODE_DRAIN);
     GuestNode {
+        drained_since: drain.and_then(|time| time.parse().ok()),
+        unschedulable: node.spec.unschedulable,
         uid: node.metadata.uid.unwrap_or_default(),
         ready: node.status.conditions.iter().any(ready),
         kubelet_version: node.status.node_info.kubelet_version,
@@ -159,8 +164,11 @@ mod tests {
     #[test]
     fn a_node_is_read_as_the_plan_wants_it() {
         let seen = guest_node(node(json!({
-            "metadata": { "name": "a-cp-1", "uid": "u", "labels": { "l": "v" } },
-            "spec": { "taints": [{ "key": "t", "effect": "NoSchedule" }] },
+            "metadata": {
+                "name": "a-cp-1", "uid": "u", "labels": { "l": "v" },
+                "annotations": { labels::NODE_DRAIN: "2026-12-01T00:00:00Z" },
+            },
+            "spec": { "unschedulable": true, "taints": [{ "key": "t", "effect": "NoSchedule" }] },
             "status": {
                 "conditions": [{ "type": "Ready", "status": "True" }],
                 "nodeInfo": { "kubeletVersion": "v1.36.3" },
@@ -174,6 +182,8 @@ mod tests {
                 kubelet_version: "v1.36.3".to_owned(),
                 labels: [("l".to_owned(), "v".to_owned())].into(),
                 taints: ["t".to_owned()].into(),
+                unschedulable: true,
+                drained_since: "2026-12-01T00:00:00Z".parse().ok(),
             }
         );
     }

@@ -1,5 +1,6 @@
 //! Carrying a plan out: one action after another, each as one or few calls.
 
+mod departure;
 mod first_boot;
 mod mint;
 mod objects;
@@ -11,17 +12,19 @@ use std::time::Duration;
 use guestcluster_api::{GuestCluster, labels, names};
 use guestcluster_pki::ServiceAccountKeys;
 use guestcluster_planner::action::{Action, Authority};
+use guestcluster_planner::observed::GuestPod;
 use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::error::{Classify, Error as CallError};
 use guestcluster_shell::metrics::ActionOutcome;
 use kube::{Api, ResourceExt};
 use tracing::warn;
 
-use super::observe::{endpoint_door, member_doors};
+use super::observe::endpoint_door;
 use super::{Context, Round};
 use crate::error::Error;
-use crate::etcd::EtcdClient;
+use crate::guest_api::GuestApi;
 use crate::memory::Memory;
+use first_boot::configuration;
 
 /// The longest that one action may take, its calls together. A leader that is alive has more time
 /// left than this at any moment.
@@ -132,9 +135,13 @@ impl Context {
         match action {
             Action::AddFinalizer => self.add_finalizer(round).await,
             Action::RemoveFinalizer => self.remove_finalizer(round).await,
-            Action::RecordOrdinals(_) => {
+            Action::RecordOrdinals(_) | Action::RecordDeparture { .. } => {
                 self.write_status(round.subject, round.status, memory).await
             }
+            Action::SetServing { pod, out_since, .. } => {
+                self.set_serving(round, pod, *out_since).await
+            }
+            Action::MoveLeader { from, to } => self.move_leader(round, from, *to).await,
             Action::MintAuthority {
                 authority,
                 metadata,
@@ -142,8 +149,13 @@ impl Context {
                 self.mint_authority(round, (*authority, key), metadata)
                     .await
             }
-            Action::MintKubeconfig { endpoint, metadata } => {
-                self.mint_kubeconfig(round, endpoint, metadata).await
+            Action::MintKubeconfig {
+                endpoint,
+                metadata,
+                former,
+            } => {
+                self.mint_kubeconfig(round, (endpoint, former.as_ref()), metadata)
+                    .await
             }
             Action::Create(object) => self.create(round, object).await,
             Action::Apply(object) => self.apply(round, object).await,
@@ -161,12 +173,22 @@ impl Context {
             Action::ExtendToken { .. }
             | Action::DeleteToken { .. }
             | Action::LabelNode { .. }
-            | Action::ApplyCni { .. } => self.change_guest(round, action).await,
+            | Action::SetDrain { .. }
+            | Action::Evict { .. }
+            | Action::DeleteNode { .. }
+            | Action::WriteConfiguration { .. }
+            | Action::UpgradeAddons { .. }
+            | Action::ApplyCni { .. } => self.change_guest(round, action, memory).await,
         }
     }
 
     /// What is written into the guest itself.
-    async fn change_guest(&self, round: &Round<'_>, action: &Action) -> Result<(), Error> {
+    async fn change_guest(
+        &self,
+        round: &Round<'_>,
+        action: &Action,
+        memory: &mut Memory,
+    ) -> Result<(), Error> {
         // Whatever comes of it, what the guest said before is out of date.
         self.memories.invalidate(round.subject.key);
         let door = endpoint_door(round.subject, round.seen)
@@ -184,6 +206,14 @@ impl Context {
                 taint_control_plane,
             } => guest.label_node(node, labels, *taint_control_plane).await,
             Action::ApplyCni { digest: _, objects } => guest.apply(objects).await,
+            Action::WriteConfiguration { digest, endpoint } => {
+                let text = configuration(round.subject.wanted, endpoint)?;
+                guest.write_configuration(digest, &text).await
+            }
+            Action::UpgradeAddons { version } => guest.upgrade_addons(version).await,
+            Action::SetDrain { node, uid, since } => guest.set_drain(node, uid, *since).await,
+            Action::DeleteNode { node, uid } => guest.delete_node(node, uid).await,
+            Action::Evict { pods, .. } => evict(&guest, pods, memory).await,
             Action::AddFinalizer
             | Action::RemoveFinalizer
             | Action::RecordOrdinals(_)
@@ -195,27 +225,14 @@ impl Context {
             | Action::ScrubUserData { .. }
             | Action::Delete { .. }
             | Action::RetainDisk { .. }
+            | Action::RecordDeparture { .. }
+            | Action::SetServing { .. }
+            | Action::MoveLeader { .. }
             | Action::RemoveEtcdMember { .. } => Err(Error::Malformed(format!(
                 "{} is no change of a guest",
                 action.kind()
             ))),
         }
-    }
-
-    async fn remove_etcd_member(
-        &self,
-        round: &Round<'_>,
-        id: u64,
-        machine: &str,
-    ) -> Result<(), Error> {
-        self.memories.invalidate(round.subject.key);
-        let members = member_doors(round.subject.key, round.seen);
-        let etcd = EtcdClient {
-            doors: &self.doors,
-            calls: &self.guest_calls,
-            members: &members,
-        };
-        etcd.remove(id, machine).await
     }
 
     async fn add_finalizer(&self, round: &Round<'_>) -> Result<(), Error> {
@@ -251,6 +268,15 @@ impl Context {
     fn clusters(&self, round: &Round<'_>) -> Api<GuestCluster> {
         Api::namespaced(self.client.clone(), &round.subject.key.namespace)
     }
+}
+
+/// Asks for evictions, and remembers what was refused.
+async fn evict(guest: &GuestApi<'_>, pods: &[GuestPod], memory: &mut Memory) -> Result<(), Error> {
+    for pod in pods {
+        let refused = guest.evict(pod).await?;
+        memory.refused(pod, refused, monotonic());
+    }
+    Ok(())
 }
 
 /// A service-account key takes long to make, so it is fetched before the action's time runs.
@@ -292,6 +318,14 @@ fn names_of(action: &Action, cluster: &str) -> Vec<String> {
         | Action::DeleteToken { .. }
         | Action::LabelNode { .. }
         | Action::ApplyCni { .. }
+        | Action::RecordDeparture { .. }
+        | Action::SetServing { .. }
+        | Action::MoveLeader { .. }
+        | Action::SetDrain { .. }
+        | Action::Evict { .. }
+        | Action::DeleteNode { .. }
+        | Action::WriteConfiguration { .. }
+        | Action::UpgradeAddons { .. }
         | Action::RemoveEtcdMember { .. }
         | Action::Delete { .. }
         | Action::RetainDisk { .. } => Vec::new(),

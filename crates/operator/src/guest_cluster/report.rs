@@ -60,7 +60,12 @@ impl Context {
         }
         self.publish_actions(round, done).await;
         // That action wrote this very status.
-        if did(|action| matches!(action, Action::RecordOrdinals(_))) {
+        if did(|action| {
+            matches!(
+                action,
+                Action::RecordOrdinals(_) | Action::RecordDeparture { .. }
+            )
+        }) {
             self.publish_edges(round.subject.cluster, round.status)
                 .await;
             return Ok(None);

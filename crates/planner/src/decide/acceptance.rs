@@ -1,8 +1,8 @@
 //! Whether the specification can be carried out on this infrastructure cluster, judged before
 //! anything is made.
 
-use guestcluster_api::Reason;
 use guestcluster_api::labels;
+use guestcluster_api::{GuestClusterStatus, Reason};
 use guestcluster_placement::{Refusal, refusal};
 
 use super::{Context, Draft, Flow};
@@ -23,7 +23,7 @@ pub struct Objection {
 const KUBEVIRT: [&str; 2] = ["v1.8.", "v1.9."];
 
 pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
-    match objection(context.wanted, context.seen) {
+    match objection(context.wanted, context.seen, context.previous) {
         None => Flow::Next,
         Some(objection) => {
             draft.hold_for_person(objection.reason, objection.message);
@@ -34,9 +34,14 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
 }
 
 /// The first thing that stands against the specification, if any.
-pub fn objection(wanted: &Wanted, seen: &Observed) -> Option<Objection> {
+pub fn objection(
+    wanted: &Wanted,
+    seen: &Observed,
+    status: &GuestClusterStatus,
+) -> Option<Objection> {
     namespace(wanted, seen)
         .or_else(|| kubevirt(seen))
+        .or_else(|| version_skew(wanted, status))
         .or_else(|| ranges(wanted, seen))
         .or_else(|| storage_classes(wanted, seen))
 }
@@ -54,6 +59,44 @@ fn namespace(wanted: &Wanted, seen: &Observed) -> Option<Objection> {
             labels::GUESTS_NAMESPACE
         ),
     })
+}
+
+/// Kubernetes' rules: an API server never goes back, and goes up one minor at a time.
+fn version_skew(wanted: &Wanted, status: &GuestClusterStatus) -> Option<Objection> {
+    let machines = status.control_plane.machines.iter();
+    let versions = machines.filter_map(|m| m.version.as_deref());
+    let numbered = versions.filter_map(|text| Some((parts(text)?, text)));
+    let (highest, lowest) = (numbered.clone().max()?, numbered.min()?);
+    let target = parts(&wanted.version)?;
+    let message = if target < highest.0 {
+        format!(
+            "spec.version {} is older than {}, which a control-plane machine runs: Kubernetes has \
+             no downgrade; write at least {}",
+            wanted.version, highest.1, highest.1
+        )
+    } else if target.1 > lowest.0.1 + 1 {
+        format!(
+            "spec.version {} is more than one minor after {}, which the control plane runs: write a \
+             v{}.{} first",
+            wanted.version,
+            lowest.1,
+            lowest.0.0,
+            lowest.0.1 + 1
+        )
+    } else {
+        return None;
+    };
+    Some(Objection {
+        reason: Reason::VersionSkew,
+        message,
+    })
+}
+
+/// Major, minor and patch of a version such as `v1.36.3`.
+pub(crate) fn parts(version: &str) -> Option<(u32, u32, u32)> {
+    let mut numbers = version.strip_prefix('v')?.splitn(3, '.').map(str::parse);
+    let mut next = || numbers.next()?.ok();
+    Some((next()?, next()?, next()?))
 }
 
 fn kubevirt(seen: &Observed) -> Option<Objection> {

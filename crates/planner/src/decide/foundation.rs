@@ -6,8 +6,10 @@ use guestcluster_api::labels::secret_purpose;
 use guestcluster_api::names;
 use guestcluster_api::spec::Cni;
 
+use super::replace::delete;
 use super::{Context, Draft, Flow};
-use crate::action::{Action, Authority};
+use crate::action::{Action, Authority, Kind, Victim};
+use crate::observed::Disk;
 use crate::render;
 
 /// A missing authority is made only while nothing depends on it. Afterwards a new one would not
@@ -69,6 +71,14 @@ pub(super) fn image(context: &Context<'_>, draft: &mut Draft) -> Flow {
     {
         draft.act(Action::Create(render::golden(context.wanted)));
     }
+    // A clone that is under way needs its image, whatever the specification says by now.
+    let is_filled = |disk: &Disk| disk.phase.as_deref() == Some("Succeeded");
+    if context.initialised() && context.seen.disks.values().all(is_filled) {
+        for (name, meta) in &context.seen.stale_images {
+            let why = "no cluster of the namespace uses this image any more";
+            delete(draft, (Kind::DataVolume, name, meta), why);
+        }
+    }
     Flow::Next
 }
 
@@ -101,22 +111,37 @@ pub(super) fn kubeconfig(context: &Context<'_>, draft: &mut Draft) -> Flow {
     let authority = Authority::Kubernetes.secret(cluster);
     let ready = context.seen.secrets.contains_key(&authority);
     let endpoint = context.endpoint().filter(|_| ready);
-    if let (false, Some(endpoint)) = (context.seen.secrets.contains_key(&name), endpoint) {
+    let former = context.seen.secrets.get(&name);
+    let renew_at = former.map(|former| former.renew_at);
+    let is_good = renew_at.is_some_and(|at| at.is_none_or(|at| context.now < at));
+    if let (false, Some(endpoint)) = (is_good, endpoint) {
         if is_taken(context, draft, &name) {
             return Flow::Stop;
         }
         let metadata = render::secret_metadata(context.wanted, &name, secret_purpose::KUBECONFIG);
-        draft.act(Action::MintKubeconfig { endpoint, metadata });
+        let former = former.map(|former| Victim {
+            kind: Kind::Secret,
+            name: name.clone(),
+            uid: former.meta.uid.clone(),
+            resource_version: former.meta.resource_version.clone(),
+        });
+        draft.act(Action::MintKubeconfig {
+            endpoint,
+            metadata,
+            former,
+        });
     }
     Flow::Next
 }
 
 pub(super) fn cni(context: &Context<'_>, draft: &mut Draft) -> Flow {
-    let (Some(guest), Some((host, port))) = (context.seen.guest.known(), context.endpoint()) else {
+    let guest = context.seen.guest.known();
+    let ours = guest.filter(|_| context.wanted.cni == Cni::Flannel);
+    let (Some(guest), Some((host, port))) = (ours, context.endpoint()) else {
         return Flow::Next;
     };
     let digest = render::cni_digest(context.wanted, (&host, port));
-    if context.wanted.cni == Cni::Flannel && guest.cni.as_ref() != Some(&digest) {
+    if guest.cni.as_ref() != Some(&digest) {
         draft.act(Action::ApplyCni {
             digest,
             objects: render::flannel(context.wanted, (&host, port)),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use guestcluster_api::labels::{self, Role};
+use guestcluster_api::spec::Topology;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::{Context, Draft, Flow};
@@ -33,10 +34,12 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
 
 fn welcome(context: &Context<'_>, draft: &mut Draft, (machine, guest): (&MachineView<'_>, &Guest)) {
     if let (Some(pool), Some(node)) = (context.wanted.pool(&machine.pool), machine.node) {
-        let labels = missing_labels(machine, pool, node);
+        let topology = context.wanted.topology;
+        let labels = missing_labels(machine, pool, (node, topology));
         // kubeadm's last steps label and taint a control-plane Node; a join that was cut short
-        // after its etcd member voted lacks them.
+        // after its etcd member voted lacks them. A converged Node is left unmarked on purpose.
         let taint_control_plane = machine.role == Role::ControlPlane
+            && topology == Topology::Dedicated
             && !node.labels.contains_key(CONTROL_PLANE_ROLE)
             && !node.taints.contains(CONTROL_PLANE_ROLE);
         if !labels.is_empty() {
@@ -76,14 +79,15 @@ fn welcome(context: &Context<'_>, draft: &mut Draft, (machine, guest): (&Machine
 fn missing_labels(
     machine: &MachineView<'_>,
     pool: &Pool,
-    node: &GuestNode,
+    (node, topology): (&GuestNode, Topology),
 ) -> BTreeMap<String, String> {
     let mut labels = pool.node_labels.clone();
-    let role = match machine.role {
-        Role::ControlPlane => CONTROL_PLANE_ROLE,
-        Role::Worker => WORKER_ROLE,
+    let roles: &[&str] = match (machine.role, topology) {
+        (Role::ControlPlane, Topology::Dedicated) => &[CONTROL_PLANE_ROLE],
+        (Role::ControlPlane, Topology::Converged) => &[CONTROL_PLANE_ROLE, WORKER_ROLE],
+        (Role::Worker, _) => &[WORKER_ROLE],
     };
-    labels.insert(role.to_owned(), String::new());
+    labels.extend(roles.iter().map(|role| ((*role).to_owned(), String::new())));
     labels.insert(labels::NODE_POOL.to_owned(), pool.name.clone());
     if let Some(host) = machine.host() {
         labels.insert(labels::NODE_HOST.to_owned(), host.to_owned());

@@ -11,10 +11,11 @@ use guestcluster_api::names;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::foundation::is_taken;
-use super::{Context, Draft, Flow, host_refusals};
-use crate::action::{Action, FirstBoot, UserData};
+use super::replace::delete;
+use super::{Context, Draft, Flow, configuration, depart, host_refusals, rollout};
+use crate::action::{Action, FirstBoot, Kind, UserData};
 use crate::machines::{MachineView, Phase};
-use crate::observed::{Probe, Vm};
+use crate::observed::{Disk, Probe};
 use crate::render;
 use crate::wanted::Pool;
 
@@ -25,9 +26,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
         .iter()
         .map(|pool| (pool, names_wanted(context, draft, pool)))
         .collect::<Vec<_>>();
-    say_unwanted(context, draft);
     say_stopped(context, draft);
-    say_outdated(context, draft);
     let unrecorded = wanted
         .iter()
         .filter_map(|(pool, names)| Some((pool.name.clone(), names.record?)))
@@ -93,8 +92,9 @@ fn names_wanted(context: &Context<'_>, draft: &mut Draft, pool: &Pool) -> Names 
         .map(|m| m.name.clone())
         .collect::<Vec<_>>();
     let existing = count(all.len());
-    say_surplus(draft, pool, existing);
-    let missing = size(context, draft, (pool, existing)).saturating_sub(existing);
+    let size = size(context, draft, (pool, existing));
+    draft.size(&pool.name, size);
+    let missing = size.saturating_sub(existing);
     let reserved = context.ordinals().reserved(&pool.name);
     let unrecorded = missing.saturating_sub(count(reserved.len()));
     all.extend(
@@ -113,30 +113,62 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// How many machines the pool may have on the hosts there are. A control plane stays odd: four
-/// members tolerate no more than three do.
-///
-/// Hosts that are down for a while are no concern of machines that exist.
+/// How many machines the pool is to have now: those asked for, and one or a few more while outdated
+/// ones are replaced.
 fn size(context: &Context<'_>, draft: &mut Draft, (pool, existing): (&Pool, u32)) -> u32 {
-    if pool.role == Role::Worker || existing >= pool.replicas {
-        return pool.replicas;
+    let target = rollout::target(context, pool);
+    if let Some(note) = &target.note {
+        if target.is_stuck {
+            draft.hold_for_person(Reason::Outdated, note);
+        } else {
+            draft.hold(Reason::Outdated, note);
+        }
+    }
+    if existing < pool.replicas && waits_for_control_plane(context, draft, pool) {
+        return existing;
+    }
+    let size = fitting(context, draft, (pool, existing));
+    if size < pool.replicas {
+        return size;
+    }
+    size.saturating_add(count(target.surge))
+}
+
+/// A kubelet must not be newer than an API server: workers of another version come after the control
+/// plane has it.
+fn waits_for_control_plane(context: &Context<'_>, draft: &mut Draft, pool: &Pool) -> bool {
+    let runs = context
+        .previous
+        .version
+        .as_ref()
+        .filter(|_| pool.role == Role::Worker);
+    let Some(runs) = runs.filter(|runs| **runs != context.wanted.version) else {
+        return false;
+    };
+    draft.hold(
+        Reason::Outdated,
+        format!(
+            "new machines of pool {} wait until the control plane runs {}: it runs {runs}",
+            pool.name, context.wanted.version
+        ),
+    );
+    true
+}
+
+/// How many of the machines asked for there may be, and why not all.
+fn fitting(context: &Context<'_>, draft: &mut Draft, (pool, existing): (&Pool, u32)) -> u32 {
+    let existing = usize::try_from(existing).unwrap_or(usize::MAX);
+    let size = count(rollout::attainable(context, pool, existing));
+    if size >= pool.replicas {
+        return size;
     }
     let refusals = host_refusals(pool, context.seen);
     let hosts = context.seen.infra.hosts.len();
-    let eligible = count(hosts - refusals.len());
-    if eligible >= pool.replicas {
-        return pool.replicas;
-    }
+    let eligible = hosts - refusals.len();
     let reasons = refusals
         .iter()
         .map(|(host, why)| format!("{host} {why}"))
         .collect::<Vec<_>>();
-    let size = if eligible == 0 {
-        0
-    } else {
-        eligible - (eligible + 1) % 2
-    };
-    let size = size.max(existing);
     let detail = if reasons.is_empty() {
         String::new()
     } else {
@@ -151,49 +183,6 @@ fn size(context: &Context<'_>, draft: &mut Draft, (pool, existing): (&Pool, u32)
         ),
     );
     size
-}
-
-fn say_surplus(draft: &mut Draft, pool: &Pool, existing: u32) {
-    if existing > pool.replicas {
-        draft.hold_for_person(
-            Reason::Surplus,
-            format!(
-                "pool {} has {existing} machines and {} are asked for; this release does not \
-                 remove machines: set replicas back to {existing}",
-                pool.name, pool.replicas
-            ),
-        );
-    }
-}
-
-/// Machines that an earlier specification made: a template is written once, and only a rollout
-/// replaces machines.
-fn say_outdated(context: &Context<'_>, draft: &mut Draft) {
-    for pool in &context.wanted.pools {
-        let wanted = render::template_hash(context.wanted, pool);
-        let vms = context
-            .machines
-            .values()
-            .filter(|m| m.pool == pool.name)
-            .filter_map(|m| m.vm);
-        let outdated = |vm: &&Vm| {
-            vm.template_hash
-                .as_ref()
-                .is_some_and(|hash| *hash != wanted)
-        };
-        let count = vms.filter(outdated).count();
-        if count > 0 {
-            draft.hold_for_person(
-                Reason::Outdated,
-                format!(
-                    "{count} machines of pool {} were made from an earlier specification; this \
-                     release does not replace machines: set version, image, machine and placement \
-                     back",
-                    pool.name
-                ),
-            );
-        }
-    }
 }
 
 /// Machines that a person stopped: they stay so.
@@ -211,27 +200,15 @@ fn say_stopped(context: &Context<'_>, draft: &mut Draft) {
     }
 }
 
-/// Machines of pools that the specification does not name any more.
-fn say_unwanted(context: &Context<'_>, draft: &mut Draft) {
-    let unwanted = |m: &&MachineView<'_>| context.wanted.pool(&m.pool).is_none();
-    if let Some(machine) = context.machines.values().find(unwanted) {
-        draft.hold_for_person(
-            Reason::Surplus,
-            format!(
-                "pool {} is not in the specification any more and still has machines; this release \
-                 does not remove machines: put the pool back",
-                machine.pool
-            ),
-        );
-    }
-}
-
 /// Makes what a machine lacks. Disks and address come at once, so that they are there when the
 /// machine's turn to boot has come.
 fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)) {
     let machine = context.machines.get(name);
-    let is_made = |m: &MachineView<'_>| m.vm.is_some() || m.phase() == Phase::Failed;
-    if machine.is_some_and(|machine| is_made(machine) || !has_its_disk(draft, machine)) {
+    let waits = |m: &MachineView<'_>| {
+        let is_made = m.vm.is_some() || m.instance.is_some() || m.phase() == Phase::Failed;
+        is_made || depart::replaces(context, m)
+    };
+    if machine.is_some_and(|machine| waits(machine) || !has_its_disk(draft, machine)) {
         return;
     }
     let wanted = context.wanted;
@@ -250,6 +227,9 @@ fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)
         if !context.seen.disks.contains_key(&disk.name) {
             draft.act(Action::Create(disk));
         }
+    }
+    if machine.is_some_and(|machine| is_cloned_in_vain(context, draft, (pool, machine))) {
+        return;
     }
     let has_document = machine.is_some_and(|machine| machine.user_data.is_some());
     // A machine of a guest that exists comes back whatever the guest says now: a person deleted its
@@ -273,7 +253,33 @@ fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)
             })));
         }
     }
-    draft.act(Action::Create(render::vm(wanted, pool, name)));
+    let disk = machine.and_then(|machine| machine.root_disk);
+    let made_from = disk.and_then(|disk| disk.template_hash.as_deref());
+    let vm = render::vm(wanted, pool, (name, made_from));
+    draft.act(Action::Create(vm));
+}
+
+/// The specification has changed since the machine's root disk was made, and nothing has booted from
+/// it: it is made anew.
+fn is_cloned_in_vain(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    (pool, machine): (&Pool, &MachineView<'_>),
+) -> bool {
+    let wanted = render::template_hash(context.wanted, pool);
+    let is_old = |disk: &&Disk| disk.template_hash.as_ref().is_some_and(|h| *h != wanted);
+    // A name that status still calls fresh would be used again.
+    let told = machine
+        .previous
+        .is_some_and(|p| p.phase != Phase::Wanted.as_str());
+    let unused = machine.user_data.is_none() && !machine.joined_before() && told;
+    let Some(disk) = machine.root_disk.filter(is_old).filter(|_| unused) else {
+        return false;
+    };
+    let name = names::root_disk(&machine.name);
+    let why = "it was cloned for an earlier specification";
+    delete(draft, (Kind::DataVolume, &name, &disk.meta), why);
+    true
 }
 
 /// Whether a machine that has booted still has the disk that it booted from. On an empty one etcd
@@ -297,7 +303,7 @@ fn has_its_disk(draft: &mut Draft, machine: &MachineView<'_>) -> bool {
 /// How the machine comes in, if its turn has come.
 fn first_boot(
     context: &Context<'_>,
-    draft: &Draft,
+    draft: &mut Draft,
     (pool, name): (&Pool, &str),
 ) -> Option<FirstBoot> {
     if !context.initialised() {
@@ -310,11 +316,19 @@ fn first_boot(
     }
     // etcd takes one learner at a time. A machine that joined meanwhile would wait for its turn with
     // its kubelet running, which tries ever more seldom to reach an API server that is not there yet.
-    let with_vm = |m: &&MachineView<'_>| m.pool == pool.name && m.vm.is_some();
-    let control_plane = context.machines.values().filter(with_vm);
+    // And a new voter is one more that must answer: the others all have to.
+    // One whose document was written boots next, even if its VM is not there yet.
+    let begun = |m: &&MachineView<'_>| {
+        let is_other = m.pool == pool.name && m.name != name;
+        is_other && (m.vm.is_some() || m.user_data.is_some())
+    };
+    let control_plane = context.machines.values().filter(begun);
     let mut others = control_plane.filter(|m| m.phase() != Phase::Leaving);
     let free = others.all(|m| m.has_joined() || m.votes()) && !draft.begins_join(&pool.name);
-    free.then_some(FirstBoot::JoinControlPlane)
+    let members = &context.seen.etcd.known()?.members;
+    let whole = members.iter().all(|m| m.healthy && !m.learner);
+    let ready = free && whole && configuration::is_written(context, draft);
+    ready.then_some(FirstBoot::JoinControlPlane)
 }
 
 /// Whether this machine initialises the guest: it has begun to, or none has and it is the first by

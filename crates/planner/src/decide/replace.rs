@@ -1,8 +1,9 @@
 //! Machines whose first boot ended without a join are given up; a successor with a new ordinal takes
-//! their place.
+//! their place. What is left of a machine without VM, whatever it left for, is taken away here.
 //!
 //! The MUSTs:
-//! 1. A machine that ever joined is never touched here, nor is anything while the guest is silent.
+//! 1. A machine that ever joined is touched only after its departure (`depart.rs`), and nothing is
+//!    while the guest is silent.
 //! 2. Status has told of the failure before anything is taken away: what happens in between, the
 //!    machine stays given up.
 //! 3. A control-plane machine goes only when etcd was asked and does not count on it: a learner of
@@ -13,12 +14,14 @@
 //! 5. One machine at a time.
 
 use guestcluster_api::Reason;
-use guestcluster_api::labels::Role;
+use guestcluster_api::labels::{self, Role};
+use guestcluster_api::names;
 
+use super::depart::spares;
 use super::{Context, Draft, Flow};
 use crate::action::{Action, Kind, Victim};
 use crate::machines::{MachineView, Phase};
-use crate::observed::{Etcd, EtcdMember, Meta};
+use crate::observed::{EtcdMember, GuestNode, Meta};
 
 pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
     for machine in context.machines.values() {
@@ -34,7 +37,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
             | Phase::Stopped => {}
         }
     }
-    remove_orphan(context, draft);
+    remove_orphans(context, draft);
     Flow::Next
 }
 
@@ -60,10 +63,17 @@ fn give_up(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) 
 
 /// Takes away what is left of a machine that was given up, once nothing of it runs.
 fn sweep(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) {
-    if machine.vm.is_some() || machine.instance.is_some() || !may_go(context, draft, machine) {
+    if !machine.is_lost() || !may_go(context, draft, machine) {
         return;
     }
-    let why = format!("{} was given up", machine.name);
+    if let Some(node) = machine.node {
+        draft.act(Action::DeleteNode {
+            node: machine.name.clone(),
+            uid: node.uid.clone(),
+        });
+        return;
+    }
+    let why = format!("{} is gone", machine.name);
     for (kind, name, meta) in objects(context, machine) {
         delete(draft, (kind, &name, meta), &why);
     }
@@ -90,7 +100,9 @@ fn may_go(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) -
     {
         if !machine.votes() {
             remove_member(draft, member, &machine.name);
-        } else if may_enter(context, machine) || !spares(etcd, member) {
+        // Its successor is not counted: it comes as a learner, and only while all members are well. Of
+        // two members the one whose machine cannot enter would otherwise stay for ever.
+        } else if may_enter(context, machine) || !spares(etcd, member, false) {
             draft.hold(
                 Reason::BootstrapFailed,
                 format!(
@@ -117,20 +129,10 @@ fn may_enter(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
     machine.vm.is_some() && is_good
 }
 
-/// Whether etcd can do without a voter: the others are a quorum among themselves.
-fn spares(etcd: &Etcd, member: &EtcdMember) -> bool {
-    let others = || {
-        etcd.members
-            .iter()
-            .filter(|m| !m.learner && m.id != member.id)
-    };
-    let healthy = others().filter(|member| member.healthy).count();
-    etcd.leader.is_some() && healthy * 2 > others().count()
-}
-
-/// A learner that belongs to no machine of ours: its machine is gone, and it would block every
-/// later join. It has no vote, so that nothing can be lost with it.
-fn remove_orphan(context: &Context<'_>, draft: &mut Draft) {
+/// A member or Node that belongs to no machine of ours: a person deleted all that was left of its
+/// machine. A learner would block every later join and has no vote to lose; a voter goes if the others
+/// are a quorum.
+fn remove_orphans(context: &Context<'_>, draft: &mut Draft) {
     let Some(etcd) = context.seen.etcd.known().filter(|_| context.initialised()) else {
         return;
     };
@@ -141,12 +143,35 @@ fn remove_orphan(context: &Context<'_>, draft: &mut Draft) {
             .filter_map(|machine| machine.member);
         members.any(|own| own.id == member.id)
     };
-    let orphan = etcd
-        .members
-        .iter()
-        .find(|member| member.learner && !ours(member));
-    if let Some(member) = orphan {
+    let is_lost = |member: &&EtcdMember| {
+        let named = names::ordinal(
+            &context.wanted.identity.name,
+            names::CONTROL_PLANE_POOL,
+            &member.name,
+        );
+        let goes = member.learner || (named.is_some() && spares(etcd, member, true));
+        goes && !ours(member)
+    };
+    if let Some(member) = etcd.members.iter().find(is_lost) {
         remove_member(draft, member, "a machine that is gone");
+        return;
+    }
+    let Some(guest) = context.seen.guest.known() else {
+        return;
+    };
+    let is_orphan = |(name, node): &(&String, &GuestNode)| {
+        let pool = node.labels.get(labels::NODE_POOL);
+        let named = pool
+            .and_then(|pool| names::ordinal(&context.wanted.identity.name, pool, name))
+            .is_some();
+        let votes = etcd.members.iter().any(|member| member.name == **name);
+        named && !votes && !context.machines.contains_key(*name)
+    };
+    if let Some((name, node)) = guest.nodes.iter().find(is_orphan) {
+        draft.act(Action::DeleteNode {
+            node: name.clone(),
+            uid: node.uid.clone(),
+        });
     }
 }
 

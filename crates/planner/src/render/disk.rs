@@ -7,7 +7,7 @@ use guestcluster_api::spec::{Disk, Image};
 use guestcluster_capacity::Quantity;
 use serde_json::{Value, json};
 
-use super::{cluster_labels, digest, machine_labels, metadata};
+use super::{cluster_labels, digest, machine_labels, metadata, template_hash};
 use crate::action::{Kind, Object};
 use crate::wanted::{Pool, Wanted};
 
@@ -111,6 +111,8 @@ fn machine_disk(
 ) -> Object {
     let mut labels = machine_labels(wanted, pool, machine);
     labels.insert(labels::DISK.to_owned(), purpose.to_owned());
+    let hash = template_hash(wanted, pool);
+    labels.insert(labels::TEMPLATE_HASH.to_owned(), hash);
     let body = data_volume(metadata(wanted, &name, &labels), &source, disk);
     Object {
         kind: Kind::DataVolume,

@@ -2,7 +2,7 @@
 
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
-use guestcluster_api::spec::Machine;
+use guestcluster_api::spec::{Machine, Profile, Topology};
 use serde_json::{Map, Value, json};
 
 use super::{digest, machine_labels, metadata, role_selector};
@@ -42,18 +42,43 @@ pub fn template_hash(wanted: &Wanted, pool: &Pool) -> String {
             control_plane.scheduler,
             control_plane.etcd,
         ]);
+        // What is as it always was is not written: machines older than these fields keep their hash.
+        if wanted.topology != Topology::default() {
+            template["topology"] = json!(wanted.topology);
+        }
+        if wanted.profile != Profile::default() {
+            template["profile"] = json!(wanted.profile);
+        }
     }
     digest(&template.to_string(), 16)
 }
 
-/// The VirtualMachine of a machine: written once, when the machine is made.
-pub fn vm(wanted: &Wanted, pool: &Pool, machine: &str) -> Object {
+/// Digest of kubeadm's configuration in the guest, taken over what it is rendered from.
+pub fn configuration_digest(wanted: &Wanted, endpoint: &(String, u16)) -> String {
+    let control_plane = &wanted.control_plane;
+    let configuration = json!({
+        "version": wanted.version,
+        "endpoint": endpoint,
+        "certSANs": control_plane.endpoint.cert_sans,
+        "certificateValidityPeriod": control_plane.certificate_validity_period,
+        "network": wanted.network,
+        "components": [
+            control_plane.api_server,
+            control_plane.controller_manager,
+            control_plane.scheduler,
+            control_plane.etcd,
+        ],
+    });
+    digest(&configuration.to_string(), 16)
+}
+
+/// The VirtualMachine of a machine: written once, when the machine is made. Where a person deleted it
+/// and it comes back on its disk, the disk tells which template the machine was made from.
+pub fn vm(wanted: &Wanted, pool: &Pool, (machine, made_from): (&str, Option<&str>)) -> Object {
     let labels = machine_labels(wanted, pool, machine);
     let mut own_labels = labels.clone();
-    own_labels.insert(
-        labels::TEMPLATE_HASH.to_owned(),
-        template_hash(wanted, pool),
-    );
+    let hash = made_from.map_or_else(|| template_hash(wanted, pool), str::to_owned);
+    own_labels.insert(labels::TEMPLATE_HASH.to_owned(), hash);
     let mut template_labels = labels;
     if pool.role == Role::ControlPlane {
         template_labels.insert(
@@ -106,7 +131,9 @@ fn template_spec(wanted: &Wanted, pool: &Pool, machine: &str) -> Value {
         set("priorityClassName", json!(class));
     }
     if pool.role == Role::ControlPlane {
-        set("affinity", anti_affinity(wanted));
+        if wanted.profile == Profile::Production {
+            set("affinity", anti_affinity(wanted));
+        }
         set("readinessProbe", readiness());
     }
     Value::Object(spec)

@@ -2,6 +2,7 @@
 
 mod foundation;
 mod guest;
+mod life;
 
 use std::collections::BTreeMap;
 
@@ -145,6 +146,8 @@ fn part(type_: ConditionType, facts: &Facts<'_>) -> Option<Verdict> {
         ConditionType::ControlPlaneAvailable => Some(guest::control_plane(facts)),
         ConditionType::EtcdHealthy => Some(guest::etcd(facts)),
         ConditionType::WorkersAvailable => Some(guest::workers(facts)),
+        ConditionType::UpToDate => Some(life::up_to_date(facts)),
+        ConditionType::Remediating => Some(life::remediating(facts)),
         ConditionType::Paused => Some(paused(facts)),
         ConditionType::Deleting => Some(deleting(facts)),
     }
@@ -230,10 +233,11 @@ fn ready(facts: &Facts<'_>, parts: &BTreeMap<ConditionType, Verdict>) -> Verdict
         return no(hold.reason, hold.message.clone());
     }
     let machines = facts.wanted.control_plane_size() + facts.wanted.worker_count();
-    yes(
-        Reason::Available,
-        format!("all {machines} machines are ready"),
-    )
+    let message = match machines {
+        1 => "the only machine is ready".to_owned(),
+        _ => format!("all {machines} machines are ready"),
+    };
+    yes(Reason::Available, message)
 }
 
 fn stalled(facts: &Facts<'_>, ready: &Verdict) -> Verdict {
@@ -256,6 +260,9 @@ fn reconciling(facts: &Facts<'_>, ready: &Verdict, stalled: &Verdict) -> Verdict
     }
     if stalled.0 == Truth::True {
         return no(stalled.1, "waiting for a person");
+    }
+    if let Some(change) = life::change(facts) {
+        return change;
     }
     if ready.0 == Truth::True {
         return no(Reason::Settled, "nothing is left to do");

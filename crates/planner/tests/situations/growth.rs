@@ -1,6 +1,7 @@
 //! From the first object to a guest that serves.
 
 use super::{assert_picture, calm, prod, until, until_planned, world};
+use guestcluster_api::spec::{Profile, Topology};
 use guestcluster_planner::Action;
 use guestcluster_testkit::{Fault, cluster};
 
@@ -66,6 +67,57 @@ fn everything_joins_once_the_first_machine_answers() {
 #[test]
 fn a_guest_that_serves_is_left_alone() {
     assert_picture!("ready", calm(prod().build()));
+}
+
+#[test]
+fn every_machine_of_a_converged_guest_is_a_worker() {
+    let converged = cluster("prod")
+        .control_plane(3)
+        .with(|spec| spec.topology = Topology::Converged);
+    let mut world = world(converged.build());
+    until(&mut world, |world| world.status().control_plane.ready == 2);
+    assert_picture!("converged_growing", world);
+    assert!(world.run_until_calm(super::ROUNDS), "{}", world.log());
+    assert_picture!("converged", world);
+}
+
+#[test]
+fn a_lab_stands_on_one_host_and_says_so() {
+    let lab = cluster("lab")
+        .workers("general", 2)
+        .with(|spec| spec.profile = Profile::Lab);
+    let mut world = world(lab.build());
+    world.infra_mut().hosts.truncate(1);
+    assert!(world.run_until_calm(super::ROUNDS), "{}", world.log());
+    assert_picture!("lab", world);
+}
+
+#[test]
+fn one_machine_is_a_cluster_that_runs_workloads() {
+    let one = cluster("lab").with(|spec| {
+        spec.profile = Profile::Lab;
+        spec.topology = Topology::Converged;
+    });
+    let mut world = world(one.build());
+    world.infra_mut().hosts.truncate(1);
+    assert!(world.run_until_calm(super::ROUNDS), "{}", world.log());
+    assert_picture!("lab_of_one_machine", world);
+}
+
+#[test]
+fn a_lab_without_a_host_waits_for_one() {
+    let lab = cluster("lab").with(|spec| spec.profile = Profile::Lab);
+    let mut world = world(lab.build());
+    let hosts = &mut world.infra_mut().hosts;
+    hosts.truncate(1);
+    hosts[0].unschedulable = true;
+    until(&mut world, |world| {
+        let (plan, _) = world.consider();
+        plan.holds
+            .iter()
+            .any(|hold| hold.reason == guestcluster_api::Reason::TooFewHosts)
+    });
+    assert_picture!("lab_without_a_host", world);
 }
 
 #[test]

@@ -95,6 +95,7 @@ pub async fn run(server: &Server) {
         writes::who_may_not_is_denied_and_what_is_wrong_is_rejected,
         stores::a_store_follows_and_the_ledger_knows_when_it_has_caught_up,
         stores::secrets_come_without_content,
+        stores::a_field_selector_keeps_pods_that_run_on_a_host,
         stores::of_two_candidates_one_leads_and_the_other_follows,
         stores::events_about_different_machines_are_told_apart,
     );

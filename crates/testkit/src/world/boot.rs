@@ -1,9 +1,11 @@
 //! First boots: what kubeadm does on a machine, step by step, and what goes on without it.
 
+use std::collections::BTreeMap;
+
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_planner::action::FirstBoot;
-use guestcluster_planner::observed::GuestNode;
+use guestcluster_planner::observed::{GuestNode, GuestPod};
 use k8s_openapi::jiff::SignedDuration;
 
 use super::World;
@@ -83,7 +85,9 @@ impl World {
             .get(&secret)
             .and_then(|secret| secret.token_id.clone());
         let now = self.now;
+        let version = self.images.get(name).cloned();
         if let Some(machine) = self.machines.get_mut(name) {
+            machine.version = version.unwrap_or_default();
             machine.boot = Some(boot);
             machine.token = token;
             machine.since = now;
@@ -206,12 +210,31 @@ impl World {
     fn register(&mut self, name: &str) {
         let node = GuestNode {
             uid: format!("uid-{}", self.id()),
-            kubelet_version: "v1.36.3".to_owned(),
+            kubelet_version: self
+                .machines
+                .get(name)
+                .map_or_else(String::new, |machine| machine.version.clone()),
+            labels: self.own_labels(name),
             ..GuestNode::default()
         };
+        let pods = ["web", "dns"].map(|pod| GuestPod {
+            namespace: "default".to_owned(),
+            name: format!("{pod}-{name}"),
+            due: true,
+            ..GuestPod::default()
+        });
+        self.guest.pods.insert(name.to_owned(), pods.into());
         self.guest.nodes.insert(name.to_owned(), node);
         self.enter_epoch(name);
         self.stage(name, Stage::Node);
+    }
+
+    /// Labels that the kubelet gives its Node when it registers.
+    fn own_labels(&self, name: &str) -> BTreeMap<String, String> {
+        let document = self.objects.secrets.get(&names::user_data_secret(name));
+        let pool = document.and_then(|secret| secret.meta.pool.clone());
+        let label = |pool| (guestcluster_api::labels::NODE_POOL.to_owned(), pool);
+        pool.map(label).into_iter().collect()
     }
 
     fn mark(&mut self, name: &str) {

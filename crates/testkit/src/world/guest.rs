@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use guestcluster_api::labels::Role;
 use guestcluster_api::spec::Cni;
 use guestcluster_planner::action::FirstBoot;
-use guestcluster_planner::observed::GuestNode;
+use guestcluster_planner::observed::{GuestNode, GuestPod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::World;
@@ -25,6 +25,14 @@ pub(super) struct Guest {
     pub(super) cni: Option<String>,
     /// `kubeadm init` came to its end.
     pub(super) complete: bool,
+    /// The member that leads, as long as it runs.
+    pub(super) leader: Option<u64>,
+    /// Digest of kubeadm's configuration.
+    pub(super) configuration: Option<String>,
+    /// Version of the add-ons.
+    pub(super) addons: Option<String>,
+    /// Pods by Node.
+    pub(super) pods: BTreeMap<String, Vec<GuestPod>>,
 }
 
 /// A member of etcd.
@@ -47,6 +55,8 @@ pub(super) struct Machine {
     pub(super) console: Vec<String>,
     pub(super) token: Option<String>,
     pub(super) since: Timestamp,
+    /// The version that its image holds.
+    pub(super) version: String,
 }
 
 /// How far its first boot came; the disk remembers it.
@@ -77,6 +87,7 @@ impl World {
             console: Vec::new(),
             token: None,
             since: now,
+            version: String::new(),
         });
         machine.console.clear();
         let stage = machine.stage;
@@ -100,7 +111,8 @@ impl World {
             .instances
             .get(name)
             .is_some_and(|i| i.phase == "Running");
-        runs && !self.is_stranded(name) && self.machines.contains_key(name)
+        let halted = self.is_stranded(name) || self.frozen.contains(name);
+        runs && !halted && self.machines.contains_key(name)
     }
 
     /// The member's etcd runs and its peers reach it at its Service.
@@ -151,7 +163,7 @@ impl World {
     /// The guest's API answers at its endpoint.
     pub(super) fn api_answers(&self) -> bool {
         let control_plane = |name: &&String| role_of(name) == Role::ControlPlane;
-        let ready = |name: &String| self.objects.vms.get(name).is_some_and(|vm| vm.ready);
+        let ready = |name: &String| self.is_served(name);
         self.objects
             .vms
             .keys()
@@ -159,13 +171,48 @@ impl World {
             .any(|name| ready(name) && self.serves(name))
     }
 
+    /// The endpoint leads to it.
+    pub(super) fn is_served(&self, name: &str) -> bool {
+        let launcher = self
+            .objects
+            .instances
+            .get(name)
+            .and_then(|i| i.launcher.as_ref());
+        let ready = self.objects.vms.get(name).is_some_and(|vm| vm.ready);
+        ready && launcher.is_some_and(|pod| pod.serving)
+    }
+
+    /// The member that leads; if it does not run, the next one at once.
+    pub(super) fn leader(&self) -> Option<&Member> {
+        let voters = || {
+            self.guest
+                .members
+                .iter()
+                .filter(|m| !m.learner && self.etcd_runs(m))
+        };
+        let led = voters().find(|m| Some(m.id) == self.guest.leader);
+        led.or_else(|| voters().next()).filter(|_| self.quorum())
+    }
+
     pub(super) fn run_machines(&mut self) {
+        self.elect();
         let names: Vec<String> = self.machines.keys().cloned().collect();
         for name in &names {
-            if self.powered(name) && !self.random.one_in(3) {
+            if self.powered(name) && !self.chance.one_in(3) {
                 self.boot(name);
             }
         }
+        self.refresh();
+    }
+
+    /// A leader that is gone has a successor.
+    pub(super) fn elect(&mut self) {
+        self.guest.leader = self.leader().map(|member| member.id);
+    }
+
+    /// Probes and kubelets tell how the machines are.
+    pub(super) fn refresh(&mut self) {
+        let names: Vec<String> = self.machines.keys().cloned().collect();
         let answers = self.api_answers();
         for name in &names {
             let ready = match role_of(name) {
@@ -182,6 +229,9 @@ impl World {
     }
 
     fn keep_nodes(&mut self) {
+        for pods in self.guest.pods.values_mut() {
+            pods.retain(|pod| !pod.deleting);
+        }
         let own = self
             .cluster
             .as_ref()

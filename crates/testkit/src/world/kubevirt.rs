@@ -4,7 +4,7 @@ use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_api::spec::EndpointType;
 use guestcluster_planner::action::Kind;
-use guestcluster_planner::observed::{Instance, Vm};
+use guestcluster_planner::observed::{Instance, Launcher, Vm};
 
 use super::{Fault, World};
 
@@ -12,6 +12,7 @@ impl World {
     pub(super) fn run_kubevirt(&mut self) {
         self.fill_disks();
         self.remove_disks();
+        self.evict();
         self.stop_instances();
         self.start_instances();
         self.move_instances();
@@ -19,7 +20,7 @@ impl World {
     }
 
     /// Imports the image, and clones it once it is there.
-    fn fill_disks(&mut self) {
+    pub(super) fn fill_disks(&mut self) {
         let empty = |(name, disk): (&String, &guestcluster_planner::observed::Disk)| {
             let open = disk.phase.as_deref() != Some("Succeeded") && !disk.meta.deleting;
             open.then(|| {
@@ -32,7 +33,7 @@ impl World {
         };
         let empty: Vec<_> = self.objects.disks.iter().filter_map(empty).collect();
         for (name, machine, pool) in empty {
-            if self.random.one_in(3) {
+            if self.chance.one_in(3) {
                 continue;
             }
             let is_image = machine.is_none();
@@ -71,7 +72,7 @@ impl World {
     }
 
     /// A DataVolume goes at once; its claim goes once no Pod uses it, and the data with it.
-    fn remove_disks(&mut self) {
+    pub(super) fn remove_disks(&mut self) {
         self.objects.disks.retain(|_, disk| !disk.meta.deleting);
         let objects = &self.objects;
         let gone = |(name, meta): (&String, &guestcluster_planner::observed::Meta)| {
@@ -91,22 +92,45 @@ impl World {
         }
     }
 
+    /// `kubectl drain` asks for each machine on a host again and again.
+    pub(super) fn evict(&mut self) {
+        for instance in self.objects.instances.values_mut() {
+            let host = instance
+                .host
+                .as_ref()
+                .filter(|host| self.draining.contains(*host));
+            if instance.evicted_from.is_none() && instance.phase == "Running" {
+                instance.evicted_from = host.cloned();
+            }
+        }
+    }
+
     /// Stops what is not to run. A host that is down stops nothing: it must be fenced first, which
     /// takes long.
     fn stop_instances(&mut self) {
         let names: Vec<String> = self.objects.instances.keys().cloned().collect();
         for name in names {
-            let stays = self
-                .objects
-                .vms
-                .get(&name)
-                .is_some_and(|vm| !vm.meta.deleting && runs(vm));
             let stranded = self.is_stranded(&name);
-            let fenced = stranded && self.random.one_in(60);
-            if fenced || (!stays && !stranded && !self.random.one_in(3)) {
+            let fenced = stranded && self.chance.one_in(60);
+            if fenced || (self.has_to_stop(&name) && !self.chance.one_in(3)) {
                 self.power_off(&name);
             }
         }
+        self.remove_vms();
+    }
+
+    /// Its instance is not to run any more, and its host can stop it.
+    pub(super) fn has_to_stop(&self, name: &str) -> bool {
+        let objects = &self.objects;
+        let instance = objects.instances.get(name);
+        let vm = objects.vms.get(name);
+        let stays =
+            |i: &Instance| !i.meta.deleting && vm.is_some_and(|vm| !vm.meta.deleting && runs(vm));
+        instance.is_some_and(|instance| !stays(instance)) && !self.is_stranded(name)
+    }
+
+    /// A VM goes once its instance is gone.
+    pub(super) fn remove_vms(&mut self) {
         let objects = &mut self.objects;
         objects
             .vms
@@ -116,6 +140,7 @@ impl World {
     /// Its instance is gone; a VM that is to run gets another one.
     pub(super) fn power_off(&mut self, name: &str) {
         if self.objects.instances.remove(name).is_some() {
+            self.frozen.remove(name);
             self.note(format!("{name} goes off"));
             self.set_vm_ready(name, false);
         }
@@ -143,52 +168,70 @@ impl World {
     fn start_instances(&mut self) {
         let names: Vec<String> = self.objects.vms.keys().cloned().collect();
         for name in names {
-            let Some(vm) = self.objects.vms.get(&name) else {
-                continue;
-            };
-            let disk = self.objects.disks.get(&names::root_disk(&name));
-            let has_disk = disk.is_some_and(|disk| disk.phase.as_deref() == Some("Succeeded"));
-            let has_data = self
-                .objects
-                .secrets
-                .contains_key(&names::user_data_secret(&name));
-            let is_new = !self.objects.instances.contains_key(&name);
-            if is_new && has_disk && has_data && runs(vm) && !vm.meta.deleting {
-                let (machine, pool) = (vm.meta.machine.clone(), vm.meta.pool.clone());
-                let meta = self.new_meta(machine, pool);
-                let phase = "Pending".to_owned();
-                self.objects.instances.insert(
-                    name,
-                    Instance {
-                        meta,
-                        phase,
-                        ..Instance::default()
-                    },
-                );
-            }
+            self.start_instance(&name);
         }
+    }
+
+    /// A VM that is to run and has none gets an instance.
+    pub(super) fn start_instance(&mut self, name: &str) {
+        let Some(vm) = self.objects.vms.get(name).filter(|_| self.may_start(name)) else {
+            return;
+        };
+        let (machine, pool) = (vm.meta.machine.clone(), vm.meta.pool.clone());
+        let meta = self.new_meta(machine, pool);
+        let phase = "Pending".to_owned();
+        self.objects.instances.insert(
+            name.to_owned(),
+            Instance {
+                meta,
+                phase,
+                ..Instance::default()
+            },
+        );
+    }
+
+    pub(super) fn may_start(&self, name: &str) -> bool {
+        let objects = &self.objects;
+        let disk = objects.disks.get(&names::root_disk(name));
+        let has_disk = disk.is_some_and(|disk| disk.phase.as_deref() == Some("Succeeded"));
+        let has_data = objects.secrets.contains_key(&names::user_data_secret(name));
+        let is_new = !objects.instances.contains_key(name);
+        let is_on = |vm: &Vm| runs(vm) && !vm.meta.deleting;
+        is_new && has_disk && has_data && objects.vms.get(name).is_some_and(is_on)
     }
 
     fn move_instances(&mut self) {
         let names: Vec<String> = self.objects.instances.keys().cloned().collect();
         for name in names {
-            let phase = self.objects.instances.get(&name).map(|i| i.phase.clone());
-            if self.random.one_in(3) || self.is_stranded(&name) {
+            if self.chance.one_in(3) || self.is_stranded(&name) {
                 continue;
             }
-            match phase.as_deref() {
-                Some("Pending") => self.set_phase(&name, "Scheduling"),
-                Some("Scheduling") => self.schedule(&name),
-                Some("Scheduled") => {
-                    let address = format!("10.77.0.{}", self.id());
-                    if let Some(instance) = self.objects.instances.get_mut(&name) {
-                        instance.address = Some(address);
-                    }
-                    self.set_phase(&name, "Running");
-                    self.power_on(&name);
+            self.move_instance(&name);
+        }
+    }
+
+    /// An instance comes one phase further.
+    pub(super) fn move_instance(&mut self, name: &str) {
+        let phase = self.objects.instances.get(name).map(|i| i.phase.clone());
+        match phase.as_deref() {
+            Some("Pending") => self.set_phase(name, "Scheduling"),
+            Some("Scheduling") => self.schedule(name),
+            Some("Scheduled") => {
+                let address = format!("10.77.0.{}", self.id());
+                let launcher = Launcher {
+                    name: format!("virt-launcher-{name}-{}", self.id()),
+                    meta: self.new_meta(None, None),
+                    serving: true,
+                    out_since: None,
+                };
+                if let Some(instance) = self.objects.instances.get_mut(name) {
+                    instance.address = Some(address);
+                    instance.launcher = Some(launcher);
                 }
-                _ => {}
+                self.set_phase(name, "Running");
+                self.power_on(name);
             }
+            _ => {}
         }
     }
 
@@ -198,24 +241,8 @@ impl World {
         }
     }
 
-    /// Required anti-affinity: no two control-plane machines on one host.
     fn schedule(&mut self, name: &str) {
-        let control_plane = |machine: &str| role_of(machine) == Role::ControlPlane;
-        let taken = |host: &str| {
-            control_plane(name)
-                && self.objects.instances.iter().any(|(other, instance)| {
-                    control_plane(other) && instance.host.as_deref() == Some(host)
-                })
-        };
-        let fits = |host: &&guestcluster_planner::observed::Host| {
-            !self.hosts_down.contains(&host.name) && !taken(&host.name)
-        };
-        let host = self
-            .infra
-            .hosts
-            .iter()
-            .find(fits)
-            .map(|host| host.name.clone());
+        let host = self.free_host(name);
         let hosts = self.infra.hosts.len();
         if let Some(instance) = self.objects.instances.get_mut(name) {
             instance.unschedulable = match &host {
@@ -227,6 +254,23 @@ impl World {
                 "Scheduled".clone_into(&mut instance.phase);
             }
         }
+    }
+
+    /// Required anti-affinity: no two control-plane machines on one host.
+    pub(super) fn free_host(&self, name: &str) -> Option<String> {
+        let control_plane = |machine: &str| role_of(machine) == Role::ControlPlane;
+        let taken = |host: &str| {
+            control_plane(name)
+                && self.objects.instances.iter().any(|(other, instance)| {
+                    control_plane(other) && instance.host.as_deref() == Some(host)
+                })
+        };
+        let fits = |host: &&guestcluster_planner::observed::Host| {
+            let closed = self.hosts_down.contains(&host.name) || self.draining.contains(&host.name);
+            !closed && !taken(&host.name)
+        };
+        let host = self.infra.hosts.iter().find(fits);
+        host.map(|host| host.name.clone())
     }
 
     /// Gives the endpoint Service an address.

@@ -1,5 +1,7 @@
 //! What must hold at any moment, whatever happens.
 
+mod pace;
+
 use std::collections::BTreeSet;
 
 use guestcluster_api::labels::Role;
@@ -23,6 +25,8 @@ pub(super) struct Laws {
     over: BTreeSet<String>,
     /// Machines that the operator took away.
     given_up: BTreeSet<String>,
+    /// Control-plane machines that are off by the operator's decision.
+    down: BTreeSet<String>,
     broken: Vec<String>,
 }
 
@@ -69,6 +73,7 @@ impl World {
         if disruptive > 1 && !wanted.identity.deleting {
             self.complain(format!("{disruptive} disruptive actions in one plan"));
         }
+        self.check_unasked((wanted, seen), made);
         self.forget_machines();
     }
 
@@ -81,6 +86,9 @@ impl World {
 
     /// Laws about one action, at the moment at which it is carried out.
     pub(super) fn check_action(&mut self, (wanted, seen): (&Wanted, &Observed), action: &Action) {
+        if !wanted.identity.deleting {
+            self.check_pace(seen, action);
+        }
         match action {
             Action::Create(object) | Action::Apply(object) => self.check_object(object),
             Action::WriteUserData(recipe) => self.check_name(&recipe.metadata),
@@ -89,6 +97,11 @@ impl World {
                 self.check_delete(seen, object);
             }
             Action::RemoveEtcdMember { id, machine } => self.check_removal(*id, machine),
+            Action::SetServing {
+                machine,
+                out_since: None,
+                ..
+            } => self.check_serving(machine),
             Action::RetainDisk { object, .. } if !wanted.identity.deleting => {
                 self.complain(format!("{} was let go without a deletion", object.name));
             }
@@ -164,7 +177,15 @@ impl World {
             ));
             return;
         };
-        self.laws.given_up.insert(machine.clone());
+        let document = names::user_data_secret(&machine);
+        let unused =
+            !self.machines.contains_key(&machine) && !self.objects.secrets.contains_key(&document);
+        if object.kind != Kind::Instance {
+            self.laws.given_up.insert(machine.clone());
+        }
+        if object.kind == Kind::DataVolume && unused {
+            return;
+        }
         let initialised = self.status().initialised;
         if initialised && seen.guest.known().is_none() {
             self.complain(format!(
@@ -176,32 +197,82 @@ impl World {
         if control_plane && initialised && seen.etcd.known().is_none() {
             self.complain(format!("{} was deleted while etcd was silent", object.name));
         }
+        let moves = object.kind == Kind::Instance;
+        if moves {
+            return self.check_move(&machine);
+        }
         if initialised && self.votes(&machine) {
             self.complain(format!(
                 "{} was deleted while etcd counts on it",
                 object.name
             ));
         }
+        self.check_taken(&machine, &object.name);
+    }
+
+    /// What is taken away was no part of the guest, or status has said that it leaves.
+    fn check_taken(&mut self, machine: &str, object: &str) {
         let done =
             |m: &super::guest::Machine| m.stage == Stage::Done && m.epoch == self.guest.epoch;
-        if initialised && self.machines.get(&machine).is_some_and(done) {
-            self.complain(format!(
-                "{} was deleted though {machine} has joined",
-                object.name
-            ));
+        let leaves = self.is_told_to_leave(machine);
+        let initialised = self.status().initialised;
+        if initialised && !leaves && self.machines.get(machine).is_some_and(done) {
+            self.complain(format!("{object} was deleted though {machine} has joined"));
         }
         let strategy = self
             .objects
             .vms
-            .get(&machine)
+            .get(machine)
             .and_then(|vm| vm.run_strategy.as_deref());
         if strategy.is_some_and(|strategy| strategy != "Always") {
             self.complain(format!("{machine}, which a person stopped, was taken away"));
         }
         let told = recorded(&self.status())
-            .any(|m| m.name == machine && matches!(m.phase.as_str(), "Failed" | "Leaving"));
+            .any(|m| m.name == machine && matches!(m.phase.as_str(), "Failed" | "Leaving"))
+            || leaves;
         if !told {
             self.complain(format!("{machine} was taken away before status told of it"));
+        }
+    }
+
+    fn is_told_to_leave(&self, machine: &str) -> bool {
+        recorded(&self.status()).any(|m| m.name == machine && m.leaving.is_some())
+    }
+
+    fn check_serving(&mut self, machine: &str) {
+        let instance = self.objects.instances.get(machine);
+        if instance.is_some_and(|instance| instance.meta.deleting) {
+            self.complain(format!(
+                "{machine} was put into the endpoint while it goes off"
+            ));
+        }
+    }
+
+    /// A machine goes off for a while: only from a host that is being drained, out of the endpoint,
+    /// without leading.
+    fn check_move(&mut self, machine: &str) {
+        let evicted = |i: &guestcluster_planner::observed::Instance| i.evicted_from.is_some();
+        if !self.objects.instances.get(machine).is_some_and(evicted) {
+            self.complain(format!(
+                "{machine} was stopped though its host is not drained"
+            ));
+        }
+        self.check_prepared(machine);
+    }
+
+    /// Whoever can be spared serves nobody any more when it goes.
+    fn check_prepared(&mut self, machine: &str) {
+        if role_of(machine) == Role::Worker || self.guest.members.len() < 2 {
+            return;
+        }
+        let leads = self
+            .leader()
+            .is_some_and(|leader| leader.machine == machine);
+        if leads {
+            self.complain(format!("{machine} went while it led etcd"));
+        }
+        if self.is_served(machine) {
+            self.complain(format!("{machine} went while the endpoint led to it"));
         }
     }
 
@@ -209,6 +280,7 @@ impl World {
         let objects = &self.objects;
         let meta = match object.kind {
             Kind::VirtualMachine => objects.vms.get(&object.name).map(|o| &o.meta),
+            Kind::Instance => objects.instances.get(&object.name).map(|o| &o.meta),
             Kind::DataVolume => objects.disks.get(&object.name).map(|o| &o.meta),
             Kind::Claim => objects.claims.get(&object.name),
             Kind::Service => objects.services.get(&object.name).map(|o| &o.meta),
@@ -229,7 +301,11 @@ impl World {
             return;
         };
         let node = self.guest.nodes.contains_key(&member.machine);
-        if !member.learner && node {
+        let leaves = self.is_told_to_leave(&member.machine);
+        if leaves && self.powered(&member.machine) {
+            self.check_prepared(&member.machine);
+        }
+        if !member.learner && node && !leaves {
             self.complain(format!(
                 "{machine}, which has joined, was taken out of etcd"
             ));
@@ -242,7 +318,10 @@ impl World {
             .cluster
             .as_ref()
             .is_none_or(|c| c.metadata.deletion_timestamp.is_some());
-        if before && !self.quorum() && !deleting {
+        let alone = self.guest.members.len() == 1
+            && matches!(action, Action::Delete { object, .. }
+            if object.kind == Kind::Instance);
+        if before && !self.quorum() && !deleting && !alone {
             self.complain(format!(
                 "{} {} cost the quorum",
                 action.kind(),

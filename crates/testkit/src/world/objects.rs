@@ -62,6 +62,7 @@ impl Objects {
     fn meta(&mut self, kind: Kind, name: &str) -> Option<&mut Meta> {
         match kind {
             Kind::VirtualMachine => self.vms.get_mut(name).map(|vm| &mut vm.meta),
+            Kind::Instance => self.instances.get_mut(name).map(|i| &mut i.meta),
             Kind::DataVolume => self.disks.get_mut(name).map(|disk| &mut disk.meta),
             Kind::Claim => self.claims.get_mut(name),
             Kind::Service => self.services.get_mut(name).map(|service| &mut service.meta),
@@ -115,10 +116,14 @@ impl World {
                 self.objects.vms.insert(name, vm);
             }
             Kind::DataVolume => {
+                let version = self.cluster.as_ref().map(|c| c.spec.version.clone());
+                let machine = meta.machine.clone();
+                self.images.extend(machine.zip(version));
                 self.objects.disks.insert(
                     name,
                     Disk {
                         meta,
+                        template_hash: text(&body["metadata"]["labels"][labels::TEMPLATE_HASH]),
                         ..Disk::default()
                     },
                 );
@@ -143,7 +148,7 @@ impl World {
                     },
                 );
             }
-            Kind::Claim | Kind::Secret => {}
+            Kind::Claim | Kind::Secret | Kind::Instance => {}
         }
     }
 
@@ -180,6 +185,7 @@ impl World {
                 meta,
                 token_id,
                 scrubbed: false,
+                renew_at: None,
             },
         );
         true
@@ -194,7 +200,7 @@ impl World {
     /// Deletes an object: at once, or, where controllers hold it, marked until they let go.
     pub(super) fn delete(&mut self, kind: Kind, name: &str) {
         match kind {
-            Kind::VirtualMachine | Kind::DataVolume | Kind::Claim => {
+            Kind::VirtualMachine | Kind::Instance | Kind::DataVolume | Kind::Claim => {
                 if let Some(meta) = self.objects.meta(kind, name) {
                     meta.deleting = true;
                 }

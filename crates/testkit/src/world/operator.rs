@@ -1,13 +1,16 @@
 //! The operator: it looks, plans, carries out and reports, with or without mishap.
 
+use std::sync::Arc;
+
 use guestcluster_api::names;
 use guestcluster_planner::action::{Action, FirstBoot, Kind};
-use guestcluster_planner::observed::{Etcd, EtcdMember, Guest, Observed, Probe};
+use guestcluster_planner::observed::{GuestPod, Observed, Probe};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Plan, Wanted, plan, report};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 
-use super::guest::{Member, TOKEN};
+use super::guest::TOKEN;
 use super::{Fault, Mishap, World};
 
 /// How many failures in a row are not believed.
@@ -35,7 +38,9 @@ impl World {
         if let (Some(cluster), false) = (&mut self.cluster, crashed) {
             cluster.status = Some(status);
         }
-        self.last_seen = Some(self.observe());
+        // Whoever walks in moves says when it looks.
+        let looks = !self.is_in_moves();
+        self.last_seen = looks.then(|| Arc::new(self.observe()));
         plan
     }
 
@@ -49,9 +54,11 @@ impl World {
             let (stops, takes_effect) = match mishap {
                 Mishap::Crash(at) | Mishap::Refused(at) => (number == at, number != at),
                 Mishap::LostAnswer(at) => (number == at, true),
-                Mishap::None | Mishap::StaleView | Mishap::OldAnswers | Mishap::StatusLost => {
-                    (false, true)
-                }
+                Mishap::None
+                | Mishap::StaleView
+                | Mishap::OldAnswers
+                | Mishap::Late
+                | Mishap::StatusLost => (false, true),
             };
             let outcome = if takes_effect {
                 self.check_action((wanted, seen), action);
@@ -81,7 +88,10 @@ impl World {
         status: &guestcluster_api::GuestClusterStatus,
     ) -> Result<(), String> {
         match action {
-            Action::AddFinalizer | Action::RemoveFinalizer | Action::RecordOrdinals(_) => {
+            Action::AddFinalizer
+            | Action::RemoveFinalizer
+            | Action::RecordOrdinals(_)
+            | Action::RecordDeparture { .. } => {
                 self.act_on_cluster(action, status);
             }
             Action::MintAuthority { metadata, .. } | Action::MintKubeconfig { metadata, .. } => {
@@ -114,9 +124,23 @@ impl World {
                 self.reach_guest()?;
                 return self.remove_member(*id);
             }
+            Action::MoveLeader { to, .. } => {
+                self.reach_guest()?;
+                self.guest.leader = Some(*to);
+            }
+            Action::SetServing {
+                machine, out_since, ..
+            } => {
+                self.set_serving(machine, *out_since);
+            }
             Action::ExtendToken { .. }
             | Action::DeleteToken { .. }
             | Action::LabelNode { .. }
+            | Action::WriteConfiguration { .. }
+            | Action::UpgradeAddons { .. }
+            | Action::SetDrain { .. }
+            | Action::Evict { .. }
+            | Action::DeleteNode { .. }
             | Action::ApplyCni { .. } => return self.act_in_guest(action),
         }
         Ok(())
@@ -141,7 +165,7 @@ impl World {
         }
     }
 
-    fn reach_guest(&self) -> Result<(), String> {
+    pub(super) fn reach_guest(&self) -> Result<(), String> {
         if self.has(Fault::GuestCut) || !self.api_answers() {
             return Err("the guest does not answer".to_owned());
         }
@@ -164,9 +188,46 @@ impl World {
                 node.labels.extend(labels.clone());
             }
             Action::ApplyCni { digest, .. } => self.guest.cni = Some(digest.clone()),
+            Action::WriteConfiguration { digest, .. } => {
+                self.guest.configuration = Some(digest.clone());
+            }
+            Action::UpgradeAddons { version } => self.guest.addons = Some(version.clone()),
+            Action::SetDrain { node, uid, since } => {
+                let known = self.guest.nodes.get_mut(node).filter(|n| n.uid == *uid);
+                let node = known.ok_or("no such Node")?;
+                node.unschedulable = since.is_some();
+                node.drained_since = *since;
+            }
+            Action::Evict { node, pods } => self.evict_pods(node, pods),
+            Action::DeleteNode { node, uid } => {
+                self.guest
+                    .nodes
+                    .retain(|name, n| name != node || n.uid != *uid);
+                self.guest.pods.remove(node);
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    fn set_serving(&mut self, machine: &str, out_since: Option<Timestamp>) {
+        let instance = self.objects.instances.get_mut(machine);
+        if let Some(pod) = instance.and_then(|instance| instance.launcher.as_mut()) {
+            pod.serving = out_since.is_none();
+            pod.out_since = out_since;
+        }
+    }
+
+    /// A PodDisruptionBudget refuses now and then.
+    fn evict_pods(&mut self, node: &str, pods: &[GuestPod]) {
+        let refused: Vec<bool> = pods.iter().map(|_| self.chance.one_in(4)).collect();
+        for (pod, refused) in pods.iter().zip(refused) {
+            let there = self.guest.pods.get_mut(node).into_iter().flatten();
+            for found in there.filter(|found| found.name == pod.name) {
+                found.deleting = !refused;
+                found.refused = refused.then(|| "the disruption budget web".to_owned());
+            }
+        }
     }
 
     fn write_user_data(
@@ -199,142 +260,14 @@ impl World {
             return fresh;
         };
         let known = old.guest.known().is_some() && fresh.guest != Probe::NotAsked;
-        let believed = known && (1..=PATIENCE).contains(&self.failures);
+        let believed = known && (1..=PATIENCE).contains(&self.failures) && !self.is_in_moves();
         match mishap {
-            Mishap::StaleView => answered(old.clone(), &fresh),
+            Mishap::StaleView => answered(Observed::clone(old), &fresh),
+            Mishap::Late => Observed::clone(old),
             Mishap::OldAnswers if known => answered(fresh, old),
             _ if believed => answered(fresh, old),
             _ => fresh,
         }
-    }
-
-    /// The world as the operator sees it.
-    pub fn observe(&self) -> Observed {
-        let objects = &self.objects;
-        let mut infra = self.infra.clone();
-        for host in &mut infra.hosts {
-            host.ready = !self.hosts_down.contains(&host.name);
-        }
-        let asked = self.is_asked();
-        Observed {
-            infra,
-            secrets: objects.secrets.clone(),
-            services: objects.services.clone(),
-            slices: objects.slices.clone(),
-            disks: objects.disks.clone(),
-            claims: objects.claims.clone(),
-            vms: objects.vms.clone(),
-            instances: objects.instances.clone(),
-            image_shared: self.image_shared,
-            damaged_secrets: self.damaged.clone(),
-            taken: self.taken.clone(),
-            init_unfinished: asked && !self.guest.complete,
-            guest: if asked {
-                self.ask_guest()
-            } else {
-                Probe::NotAsked
-            },
-            etcd: if asked {
-                self.ask_etcd()
-            } else {
-                Probe::NotAsked
-            },
-            consoles: self.consoles(),
-        }
-    }
-
-    /// The operator asks a guest that was initialised, or whose control plane serves.
-    fn is_asked(&self) -> bool {
-        let Some(cluster) = &self.cluster else {
-            return false;
-        };
-        let serves = |(name, vm): (&String, &guestcluster_planner::observed::Vm)| {
-            vm.ready
-                && super::kubevirt::role_of(name) == guestcluster_api::labels::Role::ControlPlane
-        };
-        let deleting = cluster.metadata.deletion_timestamp.is_some();
-        !deleting && (self.status().initialised || self.objects.vms.iter().any(serves))
-    }
-
-    fn ask_guest(&self) -> Probe<Guest> {
-        if let Err(why) = self.reach_guest() {
-            // No two attempts fail in the same words.
-            return Probe::Unreachable(format!("{why}, asked at {}", self.now));
-        }
-        let tokens = self
-            .guest
-            .tokens
-            .iter()
-            .map(|(id, expiry)| (id.clone(), Some(*expiry)));
-        Probe::Known(Guest {
-            nodes: self.guest.nodes.clone(),
-            tokens: tokens.collect(),
-            cni: self.guest.cni.clone(),
-        })
-    }
-
-    fn ask_etcd(&self) -> Probe<Etcd> {
-        let control_plane = |name: &&String| {
-            super::kubevirt::role_of(name) == guestcluster_api::labels::Role::ControlPlane
-        };
-        let running = |name: &String| {
-            self.objects
-                .instances
-                .get(name)
-                .is_some_and(|i| i.phase == "Running")
-        };
-        let doors = self
-            .objects
-            .services
-            .keys()
-            .filter(control_plane)
-            .any(running);
-        if !doors {
-            return Probe::NotAsked;
-        }
-        if self.has(Fault::GuestCut) || !self.quorum() {
-            return Probe::Unreachable("no member answers".to_owned());
-        }
-        let members: Vec<EtcdMember> = self
-            .guest
-            .members
-            .iter()
-            .map(|member| self.show_member(member))
-            .collect();
-        let leader = members
-            .iter()
-            .find(|m| m.healthy && !m.learner)
-            .map(|m| m.id);
-        Probe::Known(Etcd { members, leader })
-    }
-
-    fn show_member(&self, member: &Member) -> EtcdMember {
-        let service = self.objects.services.get(&member.machine);
-        let address = service
-            .and_then(|service| service.cluster_ip.clone())
-            .unwrap_or_default();
-        EtcdMember {
-            id: member.id,
-            name: if member.started {
-                member.machine.clone()
-            } else {
-                String::new()
-            },
-            peer_urls: vec![format!("https://{address}:2380")],
-            learner: member.learner,
-            healthy: self.etcd_runs(member),
-        }
-    }
-
-    fn consoles(&self) -> std::collections::BTreeMap<String, Vec<String>> {
-        let booting = |name: &String| {
-            let document = self.objects.secrets.get(&names::user_data_secret(name));
-            self.powered(name) && document.is_some_and(|secret| !secret.scrubbed)
-        };
-        let machines = self.machines.iter().filter(|(name, _)| booting(name));
-        machines
-            .map(|(name, machine)| (name.clone(), machine.console.clone()))
-            .collect()
     }
 }
 

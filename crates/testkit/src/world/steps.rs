@@ -1,6 +1,6 @@
 //! What can happen, and how a world comes to rest.
 
-use guestcluster_api::GuestClusterStatus;
+use guestcluster_api::{GuestClusterSpec, GuestClusterStatus};
 use guestcluster_planner::action::Kind;
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Plan, Wanted, report};
@@ -23,6 +23,8 @@ pub enum Mishap {
     StaleView,
     /// The guest is not asked: it sees what the guest said when it last looked.
     OldAnswers,
+    /// It acts late, on all that it saw when it last looked.
+    Late,
     /// The status cannot be written at the end.
     StatusLost,
 }
@@ -52,8 +54,18 @@ pub enum Step {
     DeleteVm(usize),
     /// A person asks for one more worker in each pool.
     AddWorker,
-    /// A person asks for two more control-plane machines, up to three.
-    GrowControlPlane,
+    /// A person asks for so many control-plane machines.
+    Scale(i32),
+    /// A person asks for one worker less in each pool.
+    RemoveWorker,
+    /// A person asks for another version.
+    Upgrade(u8),
+    /// A person drains the n-th host.
+    Drain(usize),
+    /// The host is given back.
+    Uncordon(usize),
+    /// The n-th running machine stands still.
+    Freeze(usize),
 }
 
 impl World {
@@ -69,16 +81,8 @@ impl World {
                     self.power_off(&name);
                 }
             }
-            Step::KillHost(number) => {
-                if let Some(host) = nth(self.infra.hosts.iter().map(|host| &host.name), number) {
-                    self.note(format!("{host} dies"));
-                    self.hosts_down.insert(host);
-                }
-            }
-            Step::ReviveHost(number) => {
-                if let Some(host) = nth(self.infra.hosts.iter().map(|host| &host.name), number) {
-                    self.revive(&host);
-                }
+            Step::KillHost(_) | Step::ReviveHost(_) | Step::Drain(_) | Step::Uncordon(_) => {
+                self.change_host(step);
             }
             Step::CutGuest => self.set(Fault::GuestCut, true),
             Step::MendGuest => self.set(Fault::GuestCut, false),
@@ -89,14 +93,41 @@ impl World {
                     self.delete_vm(&name);
                 }
             }
-            Step::AddWorker => self.edit(|cluster| {
-                for pool in &mut cluster.spec.workers {
-                    pool.replicas = (pool.replicas + 1).min(4);
-                }
-            }),
-            Step::GrowControlPlane => {
-                self.edit(|cluster| cluster.spec.control_plane.replicas = 3);
+            Step::AddWorker | Step::RemoveWorker | Step::Scale(_) | Step::Upgrade(_) => {
+                self.edit(|cluster| wish(&mut cluster.spec, step));
             }
+            Step::Freeze(number) => {
+                if let Some(name) = nth(self.objects.instances.keys(), number) {
+                    self.note(format!("{name} stands still"));
+                    self.frozen.insert(name);
+                }
+            }
+        }
+    }
+
+    fn change_host(&mut self, step: Step) {
+        let (Step::KillHost(number)
+        | Step::ReviveHost(number)
+        | Step::Drain(number)
+        | Step::Uncordon(number)) = step
+        else {
+            return;
+        };
+        let hosts = self.infra.hosts.iter().map(|host| &host.name);
+        let Some(host) = nth(hosts, number) else {
+            return;
+        };
+        match step {
+            Step::KillHost(_) => {
+                self.note(format!("{host} dies"));
+                self.hosts_down.insert(host);
+            }
+            Step::ReviveHost(_) => self.revive(&host),
+            Step::Drain(_) => {
+                self.note(format!("{host} is being drained"));
+                self.draining.insert(host);
+            }
+            _ => drop(self.draining.remove(&host)),
         }
     }
 
@@ -108,7 +139,7 @@ impl World {
     }
 
     /// A host comes back, and what ran on it starts anew.
-    fn revive(&mut self, host: &str) {
+    pub(super) fn revive(&mut self, host: &str) {
         if !self.hosts_down.remove(host) {
             return;
         }
@@ -145,6 +176,8 @@ impl World {
     pub fn heal(&mut self) {
         self.note("all faults end");
         self.faults.clear();
+        self.frozen.clear();
+        self.draining.clear();
         self.heal_hosts();
         for number in 0..self.objects.vms.len() {
             self.strategy(number, "Always");
@@ -174,7 +207,8 @@ impl World {
     /// Runs until the cluster is ready and nothing is left to do.
     pub fn run_until_calm(&mut self, rounds: u32) -> bool {
         self.run_until(rounds, |world, plan| {
-            world.is_ready() && plan.actions.is_empty()
+            let leaves = plan.departures.as_ref().is_none_or(|d| !d.is_empty());
+            world.is_ready() && world.is_up_to_date() && plan.actions.is_empty() && !leaves
         })
     }
 
@@ -257,6 +291,25 @@ impl World {
     /// Whether the machine's Node is in the guest.
     pub fn has_node(&self, machine: &str) -> bool {
         self.guest.nodes.contains_key(machine)
+    }
+}
+
+/// What a person asks for. A version only goes up.
+fn wish(spec: &mut GuestClusterSpec, step: Step) {
+    match step {
+        Step::Scale(replicas) => spec.control_plane.replicas = replicas,
+        Step::Upgrade(patch) => {
+            let wanted = format!("v1.36.{patch}");
+            if wanted > spec.version {
+                spec.version = wanted;
+            }
+        }
+        _ => {
+            let more = if step == Step::AddWorker { 1 } else { -1 };
+            for pool in &mut spec.workers {
+                pool.replicas = (pool.replicas + more).clamp(0, 4);
+            }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ const NONSENSE: &[&str] = &[
 
 /// Runs the checks with the Helm that the local infrastructure uses.
 pub fn check(project: &Project) -> Result<()> {
-    let helm = tools::ensure(&Progress::detect())?.path("helm");
+    let helm = tools::ensure(&Progress::detect())?.programs.path("helm");
     process::quiet(
         Command::new(&helm)
             .args(["lint", "--strict"])

@@ -70,6 +70,7 @@ const LAYERS: &[Layer] = &[
     ),
     acting("testkit", &["api", "foreign", "planner"]),
     acting("infra", &["api", "foreign"]),
+    acting("paper", &["api", "infra", "pki"]),
     acting(
         "e2e",
         &[
@@ -77,6 +78,7 @@ const LAYERS: &[Layer] = &[
             "bootstrap",
             "foreign",
             "infra",
+            "paper",
             "pki",
             "planner",
             "testkit",

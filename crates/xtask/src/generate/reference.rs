@@ -144,7 +144,9 @@ fn type_of(schema: &Value) -> String {
             format!("map to {}", type_of(&schema["additionalProperties"]))
         }
         _ if schema["maximum"].is_number() => {
-            format!("{name}, {} to {}", schema["minimum"], schema["maximum"])
+            // Bounds are floating-point numbers in a schema; one that is whole prints as such.
+            let bound = |key: &str| schema[key].as_f64().unwrap_or_default();
+            format!("{name}, {} to {}", bound("minimum"), bound("maximum"))
         }
         _ => name.to_owned(),
     }

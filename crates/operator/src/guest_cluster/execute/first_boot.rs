@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use guestcluster_api::labels::{self, Role};
+use guestcluster_api::spec::Topology;
 use guestcluster_bootstrap::{
-    Binding, ClusterConfig, Components, Endpoint, MachineConfig, Role as BootRole, Secrets,
-    TOKEN_LIFETIME, Taint, render, scrubbed,
+    Binding, ClusterConfig, Components, Endpoint, MachineConfig, Role as BootRole, Secrets, Size,
+    TOKEN_LIFETIME, Taint, cluster_configuration, render, scrubbed,
 };
 use guestcluster_pki::{BootstrapToken, ClusterPki, ServiceAccountKeys};
 use guestcluster_planner::Wanted;
@@ -13,6 +14,7 @@ use guestcluster_planner::action::{Authority, FirstBoot, UserData, Victim};
 use guestcluster_planner::wanted::Pool;
 use guestcluster_shell::clock::monotonic;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::SignedDuration;
 use kube::Api;
 use kube::core::PartialObjectMeta;
 use rand::RngCore;
@@ -27,6 +29,9 @@ use crate::secret_body::secret_body;
 
 /// `type` of the Secrets.
 const OPAQUE: &str = "Opaque";
+
+/// kubeadm's own default, which need not be said.
+const A_YEAR: SignedDuration = SignedDuration::from_hours(8760);
 
 /// What a machine's boot is given.
 enum Material {
@@ -182,7 +187,8 @@ fn machine_config(wanted: &Wanted, recipe: &UserData) -> Result<MachineConfig, E
         name: recipe.machine.clone(),
         service_address: recipe.address.as_ref().map(address).transpose()?,
         labels: node_labels(pool),
-        taints: taints(pool, recipe.boot).map_err(|error| unfit(&recipe.machine, &error))?,
+        taints: taints(wanted, pool).map_err(|error| unfit(&recipe.machine, &error))?,
+        converged: is_converged(wanted, pool).then(|| size(pool)),
         role: boot_role(wanted, pool, recipe.boot),
     })
 }
@@ -214,6 +220,7 @@ fn restart_config(round: &Round<'_>, machine: &str, role: Role) -> Result<Machin
         service_address,
         labels: BTreeMap::new(),
         taints: Vec::new(),
+        converged: None,
         role: match role {
             Role::Worker => BootRole::JoinWorker,
             Role::ControlPlane => BootRole::JoinControlPlane { etcd_disk: false },
@@ -239,6 +246,13 @@ fn cluster_config(
     })
 }
 
+/// kubeadm's configuration as control-plane joins read it.
+pub(super) fn configuration(wanted: &Wanted, endpoint: &(String, u16)) -> Result<String, Error> {
+    let unfit = |error| unfit("a control-plane machine", &error);
+    let cluster = cluster_config(wanted, endpoint).map_err(unfit)?;
+    cluster_configuration(&cluster, &components(wanted)).map_err(unfit)
+}
+
 /// Labels that a kubelet may give its own Node. Those of Kubernetes' own domains, which it may
 /// not, are set once the Node exists.
 fn node_labels(pool: &Pool) -> BTreeMap<String, String> {
@@ -255,8 +269,20 @@ fn node_labels(pool: &Pool) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn taints(pool: &Pool, boot: FirstBoot) -> Result<Vec<Taint>, guestcluster_bootstrap::Error> {
-    let control_plane = (boot != FirstBoot::JoinWorker).then(|| Ok(Taint::control_plane()));
+fn is_converged(wanted: &Wanted, pool: &Pool) -> bool {
+    pool.role == Role::ControlPlane && wanted.topology == Topology::Converged
+}
+
+fn size(pool: &Pool) -> Size {
+    Size {
+        cpus: u32::try_from(pool.machine.cpu).unwrap_or_default(),
+        memory: u64::try_from(pool.requirements.memory.ceil()).unwrap_or_default(),
+    }
+}
+
+fn taints(wanted: &Wanted, pool: &Pool) -> Result<Vec<Taint>, guestcluster_bootstrap::Error> {
+    let apart = pool.role == Role::ControlPlane && !is_converged(wanted, pool);
+    let control_plane = apart.then(|| Ok(Taint::control_plane()));
     let own = pool.node_taints.iter().map(|taint| {
         Ok(Taint {
             key: taint.key.clone(),
@@ -282,10 +308,57 @@ fn boot_role(wanted: &Wanted, pool: &Pool, boot: FirstBoot) -> BootRole {
 fn components(wanted: &Wanted) -> Components {
     let control_plane = &wanted.control_plane;
     Components {
+        certificate_validity_period: (wanted.certificate_life != A_YEAR)
+            .then(|| control_plane.certificate_validity_period.clone()),
         cert_sans: control_plane.endpoint.cert_sans.clone(),
         api_server: control_plane.api_server.extra_args.clone(),
         controller_manager: control_plane.controller_manager.extra_args.clone(),
         scheduler: control_plane.scheduler.extra_args.clone(),
         etcd: control_plane.etcd.extra_args.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guestcluster_planner::wanted::Settings;
+
+    use super::*;
+
+    fn first_boot(topology: &str) -> MachineConfig {
+        let cluster = serde_json::from_value(json!({
+            "apiVersion": "guestcluster.dev/v1alpha1", "kind": "GuestCluster",
+            "metadata": { "namespace": "n", "name": "a", "uid": "ours" },
+            "spec": {
+                "version": "v1.36.3",
+                "image": { "pvc": { "name": "image" } },
+                "topology": topology,
+            },
+        }))
+        .unwrap();
+        let wanted = Wanted::parse(&cluster, &Settings::default()).unwrap();
+        let recipe = UserData {
+            machine: "a-cp-1".to_owned(),
+            pool: "cp".to_owned(),
+            boot: FirstBoot::Init,
+            endpoint: ("10.79.0.5".to_owned(), 6443),
+            address: Some("10.98.0.11".to_owned()),
+            metadata: Value::Null,
+        };
+        machine_config(&wanted, &recipe).unwrap()
+    }
+
+    #[test]
+    fn a_converged_machine_has_no_taint_and_its_size_is_told() {
+        let converged = first_boot("Converged");
+        assert_eq!(converged.taints, []);
+        let (cpus, memory) = (4, 8 << 30);
+        assert_eq!(converged.converged, Some(Size { cpus, memory }));
+    }
+
+    #[test]
+    fn a_dedicated_control_plane_is_tainted() {
+        let dedicated = first_boot("Dedicated");
+        assert_eq!(dedicated.taints, [Taint::control_plane()]);
+        assert_eq!(dedicated.converged, None);
     }
 }

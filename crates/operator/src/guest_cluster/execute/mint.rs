@@ -1,18 +1,24 @@
 //! Key material of a cluster: authorities and the administrator's kubeconfig.
 
+use guestcluster_api::labels;
 use guestcluster_pki::{
     ADMIN_LIFETIME, AUTHORITY_LIFETIME, Authority as Signer, CLUSTER_SECRET_TYPE,
     CertificateAuthority, ClientProfile, Kubeconfig, SecretData, ServiceAccountKeys, Validity,
 };
-use guestcluster_planner::action::Authority;
+use guestcluster_planner::action::{Authority, Victim};
+use guestcluster_shell::clock::monotonic;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::Role;
+use k8s_openapi::jiff::SignedDuration;
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::super::{Context, Round};
 use crate::error::Error;
 use crate::secret_body::secret_body;
+
+/// The longest life of a kubeconfig.
+const A_YEAR: SignedDuration = SignedDuration::from_secs(ADMIN_LIFETIME);
 
 impl Context {
     /// Makes an authority's Secret. One of ours that is there already stays as it is.
@@ -47,12 +53,13 @@ impl Context {
     pub(super) async fn mint_kubeconfig(
         &self,
         round: &Round<'_>,
-        endpoint: &(String, u16),
+        (endpoint, former): (&(String, u16), Option<&Victim>),
         metadata: &Value,
     ) -> Result<(), Error> {
         let cluster = &round.subject.wanted.identity.name;
         let authority = self.read_authority(round, Authority::Kubernetes).await?;
-        let validity = Validity::starting(round.now.as_second(), ADMIN_LIFETIME);
+        let life = round.subject.wanted.certificate_life.as_secs();
+        let validity = Validity::starting(round.now.as_second(), life.min(ADMIN_LIFETIME));
         let credentials = authority
             .issue_client(ClientProfile::Admin, validity)
             .map_err(Error::Minting)?;
@@ -64,10 +71,34 @@ impl Context {
             credentials: &credentials,
         };
         let data = kubeconfig.render().map_err(Error::Minting)?.to_secret();
-        self.create_reader_role(round, metadata).await?;
-        self.create_secret(round, (metadata, CLUSTER_SECRET_TYPE), &data)
+        let mut metadata = metadata.clone();
+        let renew_at = round.now + round.subject.wanted.certificate_life.min(A_YEAR) * 2 / 3;
+        metadata["annotations"][labels::RENEW_AT] = json!(renew_at.to_string());
+        if let Some(former) = former {
+            return self
+                .replace_kubeconfig(round, (metadata, former), &data)
+                .await;
+        }
+        self.create_reader_role(round, &metadata).await?;
+        self.create_secret(round, (&metadata, CLUSTER_SECRET_TYPE), &data)
             .await
             .map(drop)
+    }
+
+    /// Writes a new kubeconfig over the one that was seen.
+    async fn replace_kubeconfig(
+        &self,
+        round: &Round<'_>,
+        (mut metadata, former): (Value, &Victim),
+        data: &SecretData,
+    ) -> Result<(), Error> {
+        metadata["uid"] = json!(former.uid);
+        metadata["resourceVersion"] = json!(former.resource_version);
+        let body = secret_body(metadata, CLUSTER_SECRET_TYPE, data);
+        let api = self.api::<PartialObjectMeta<Secret>>(round);
+        let written = self.writer.apply(&api, &body).await?;
+        self.ledger.wrote(round.subject.key, &written, monotonic());
+        Ok(())
     }
 
     /// Makes a Role that may read the Secret of this metadata and nothing else. It is not watched:

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::SlimService;
-use guestcluster_foreign::kubevirt::VirtualMachine;
+use guestcluster_foreign::kubevirt::{VirtualMachine, VirtualMachineInstance};
 use guestcluster_planner::action::{Kind, Object, Victim};
 use guestcluster_shell::apply::{Deleted, Target};
 use guestcluster_shell::clock::monotonic;
@@ -28,6 +28,10 @@ macro_rules! with_type {
         match $kind {
             Kind::VirtualMachine => {
                 type $K = VirtualMachine;
+                $body
+            }
+            Kind::Instance => {
+                type $K = VirtualMachineInstance;
                 $body
             }
             Kind::DataVolume => {
@@ -183,6 +187,7 @@ impl Context {
         match disk.kind {
             Kind::Claim => Ok(()),
             Kind::VirtualMachine
+            | Kind::Instance
             | Kind::DataVolume
             | Kind::Service
             | Kind::EndpointSlice
@@ -203,6 +208,7 @@ fn seen_uid(round: &Round<'_>, object: &Object) -> Option<String> {
     let (seen, name) = (round.seen, &object.name);
     let meta = match object.kind {
         Kind::VirtualMachine => seen.vms.get(name).map(|vm| &vm.meta),
+        Kind::Instance => seen.instances.get(name).map(|instance| &instance.meta),
         Kind::DataVolume => seen.disks.get(name).map(|disk| &disk.meta),
         Kind::Claim => seen.claims.get(name),
         Kind::Service => seen.services.get(name).map(|service| &service.meta),

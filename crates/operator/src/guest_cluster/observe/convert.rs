@@ -7,10 +7,13 @@ use guestcluster_capacity::{Host, Taint};
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::{HostNode, LauncherPod, SlimService};
 use guestcluster_foreign::kubevirt::{VirtualMachine, VirtualMachineInstance, VmCondition};
-use guestcluster_planner::observed::{Disk, Instance, Meta, Secret, Service, Slice, Vm};
+use guestcluster_planner::observed::{
+    Disk, Holding, Instance, Launcher, Meta, Secret, Service, Slice, Vm,
+};
 use guestcluster_planner::render;
 use kube::{Resource, ResourceExt};
 
+use crate::host_pod::HostPod;
 use crate::views::SlimSlice;
 
 pub(super) fn meta<K: Resource>(object: &K) -> Meta {
@@ -33,6 +36,9 @@ pub(super) fn secret<K: Resource>(object: &K) -> Secret {
         scrubbed: annotations
             .get(labels::SCRUBBED)
             .is_some_and(|value| value == "true"),
+        renew_at: annotations
+            .get(labels::RENEW_AT)
+            .and_then(|time| time.parse().ok()),
     }
 }
 
@@ -80,6 +86,7 @@ pub(super) fn disk(object: &DataVolume) -> Disk {
             .iter()
             .find(complaint)
             .and_then(|c| c.message.clone()),
+        template_hash: object.labels().get(labels::TEMPLATE_HASH).cloned(),
     }
 }
 
@@ -96,6 +103,10 @@ pub(super) fn vm(object: &VirtualMachine) -> Vm {
         printable_status: status.and_then(|status| status.printable_status.clone()),
         ready: status.is_some_and(|status| status.ready),
         failure: failure.and_then(|condition| condition.message.clone()),
+        unmanaged: object
+            .annotations()
+            .get(labels::UNMANAGED)
+            .is_some_and(|value| value == "true"),
     }
 }
 
@@ -120,7 +131,28 @@ pub(super) fn instance(
         },
         phase: status.phase.unwrap_or_default(),
         host: status.node_name,
+        evicted_from: status.evacuation_node_name.filter(|host| !host.is_empty()),
+        launcher: launcher.map(self::launcher),
     }
+}
+
+fn launcher(pod: &LauncherPod) -> Launcher {
+    let serving = pod.labels().get(labels::ENDPOINT);
+    let left = pod.annotations().get(labels::LEFT_ENDPOINT);
+    Launcher {
+        name: pod.name_any(),
+        meta: meta(pod),
+        serving: serving.is_some_and(|value| value == labels::ENDPOINT_SERVING),
+        out_since: left.and_then(|time| time.parse().ok()),
+    }
+}
+
+/// Addresses to which a slice sends connections.
+pub(super) fn ready_addresses(object: &SlimSlice) -> impl Iterator<Item = String> + '_ {
+    let endpoints = object.endpoints.iter().flatten();
+    endpoints
+        .filter(|endpoint| endpoint.conditions.ready != Some(false))
+        .flat_map(|endpoint| endpoint.addresses.iter().cloned())
 }
 
 fn unschedulable(launcher: &LauncherPod) -> Option<String> {
@@ -153,6 +185,15 @@ pub(super) fn host(object: &HostNode) -> Host {
             .filter_map(|(name, amount)| Some((name.clone(), amount.0.parse().ok()?)))
             .collect(),
     }
+}
+
+/// What a machine's Pod holds; nothing for a Pod of no machine.
+pub(super) fn holding(object: &HostPod) -> Option<Holding> {
+    Some(Holding {
+        machine: object.labels().get(labels::MACHINE)?.clone(),
+        host: object.host.to_string(),
+        requests: object.requests.clone(),
+    })
 }
 
 /// Objects by name.
@@ -227,6 +268,22 @@ mod tests {
             (None, Some("10.77.0.9"))
         );
         assert_eq!(seen.host.as_deref(), Some("host-1"));
+    }
+
+    #[test]
+    fn a_pod_holds_for_the_machine_that_it_is_labelled_with() {
+        let pod = |labels| {
+            holding(&object(json!({
+                "metadata": { "labels": labels },
+                "spec": { "nodeName": "host-1", "containers": [
+                    { "name": "c", "resources": { "requests": { "cpu": "4" } } },
+                ]},
+            })))
+        };
+        let held = pod(json!({ labels::MACHINE: "a-cp-1" })).unwrap();
+        assert_eq!((&*held.machine, &*held.host), ("a-cp-1", "host-1"));
+        assert_eq!(held.requests.of("cpu").ceil(), 4);
+        assert_eq!(pod(json!({ "app": "other" })), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use guestcluster_planner::action::Authority;
 use guestcluster_planner::observed::{Meta, Observed, Probe};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::{Instant, monotonic};
+use k8s_openapi::jiff::Timestamp;
 
 use super::Subject;
 use crate::doors::Door;
@@ -24,6 +25,12 @@ const SETTLED: Duration = Duration::from_secs(45);
 const WAVERING: Duration = Duration::from_secs(1);
 /// The longest that a guest which does not answer is left alone while something is on its way.
 const SILENT: Duration = Duration::from_secs(15);
+
+/// How long the end of a certificate is believed.
+const LASTING: Duration = Duration::from_secs(3600);
+
+/// How soon an eviction that was refused is asked for again, as kubectl does.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// How long all answers together may take of a guest that has never answered.
 const UNBORN: Duration = Duration::from_secs(1);
@@ -64,14 +71,15 @@ impl Context {
             // While it boots, questions vanish; other clusters must not wait for that.
             let limit = if owed { Duration::MAX } else { UNBORN };
             let asked = tokio::time::timeout(limit, Box::pin(asked)).await;
-            let (guest, etcd, finished) = asked.unwrap_or_else(|_elapsed| {
+            let (guest, (etcd, quorum_lost), finished) = asked.unwrap_or_else(|_elapsed| {
                 let silent = Probe::Unreachable("nothing answers yet".to_owned());
-                (silent, Probe::NotAsked, known)
+                (silent, (Probe::NotAsked, false), known)
             });
             probes.asked = Some(time);
             probes.init_finished = finished;
             probes.guest.take_in(guest);
             probes.etcd.take_in(etcd);
+            probes.quorum_lost = quorum_lost;
         }
         seen.init_unfinished = !initialised && !probes.init_finished;
         let answer = probes.guest.answer.clone();
@@ -80,6 +88,42 @@ impl Context {
             answer => answer,
         };
         seen.etcd = probes.etcd.answer.clone();
+        seen.quorum_lost = probes.quorum_lost && matches!(seen.etcd, Probe::Unreachable(_));
+        for pod in seen.guest_pods_mut() {
+            let refusal = memory.refusals.get(&pod.uid);
+            pod.refused = refusal.map(|refusal| refusal.why.clone());
+            pod.due = refusal.is_none_or(|r| time.saturating_duration_since(r.at) >= RETRY);
+        }
+        seen.certificates_end = self.certificates(subject, seen, memory).await;
+    }
+
+    /// When the certificates of control-plane machines end: asked once of each, and then seldom, since
+    /// a person may renew them in place.
+    async fn certificates(
+        &self,
+        subject: &Subject<'_>,
+        seen: &Observed,
+        memory: &mut Memory,
+    ) -> BTreeMap<String, Timestamp> {
+        let time = monotonic();
+        let old = |asked: Instant| time.saturating_duration_since(asked) >= LASTING;
+        memory
+            .certificates
+            .retain(|machine, (asked, _)| seen.vms.contains_key(machine) && !old(*asked));
+        for (machine, door) in api_doors(subject.key, seen) {
+            let is_ready = seen.vms.get(&machine).is_some_and(|vm| vm.ready);
+            if !is_ready || memory.certificates.contains_key(&machine) {
+                continue;
+            }
+            if let Ok(shown) = self.doors.certificate(&door).await
+                && let Ok(end) = Timestamp::from_second(shown.not_after())
+            {
+                memory.certificates.insert(machine, (time, end));
+            }
+        }
+        let ends = memory.certificates.iter();
+        ends.map(|(machine, (_, end))| (machine.clone(), *end))
+            .collect()
     }
 
     async fn ask_guest(
@@ -111,7 +155,7 @@ impl Context {
         &self,
         subject: &Subject<'_>,
         seen: &Observed,
-    ) -> Probe<guestcluster_planner::observed::Etcd> {
+    ) -> (Probe<guestcluster_planner::observed::Etcd>, bool) {
         let members = member_doors(subject.key, seen);
         let etcd = EtcdClient {
             doors: &self.doors,
@@ -192,7 +236,7 @@ pub(in crate::guest_cluster) fn endpoint_door(
     let service = seen.services.get(&names::endpoint_service(cluster))?;
     let port = subject.wanted.endpoint().port;
     let (host, _) = guestcluster_planner::decide::endpoint(subject.wanted, seen)?;
-    let direct = runs(seen).next().filter(|_| !serves(seen));
+    let direct = runs(seen).next().filter(|_| seen.serving.is_empty());
     let (address, port) = match direct {
         Some((_, address)) => (address, i32::from(API_SERVER_PORT)),
         None => (service.cluster_ip.as_ref()?, port),
@@ -202,6 +246,22 @@ pub(in crate::guest_cluster) fn endpoint_door(
         server_name: Some(host),
         ..door
     })
+}
+
+/// The ways to the API servers of control-plane machines, by machine.
+fn api_doors(key: &NamespacedName, seen: &Observed) -> BTreeMap<String, Door> {
+    let Some(door) = door(key, seen, Authority::Kubernetes) else {
+        return BTreeMap::new();
+    };
+    let doors = runs(seen).map(|(name, address)| {
+        let url = format!("https://{address}:{API_SERVER_PORT}");
+        let door = Door {
+            url,
+            ..door.clone()
+        };
+        (name.clone(), door)
+    });
+    doors.collect()
 }
 
 /// The ways to the members of the guest's etcd, by machine: to each at its own Service address.

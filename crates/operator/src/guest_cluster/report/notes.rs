@@ -54,44 +54,12 @@ fn failure(error: &Error) -> Option<Note> {
 
 /// What an action is worth saying, if anything.
 fn note(action: &Action, namespace: &str) -> Option<Note> {
-    let (severity, reason, about) = match action {
-        Action::Create(object) if object.kind == Kind::VirtualMachine => (
-            Severity::Normal,
-            "MachineCreated",
-            Some((object.kind, object.name.clone())),
-        ),
-        Action::Delete { object, .. } if object.kind == Kind::VirtualMachine => (
-            Severity::Normal,
-            "MachineDeleted",
-            Some((object.kind, object.name.clone())),
-        ),
-        Action::RemoveEtcdMember { machine, .. } => (
-            Severity::Warning,
-            "EtcdMemberRemoved",
-            Some((Kind::VirtualMachine, machine.clone())),
-        ),
-        Action::RetainDisk { object, .. } => (
-            Severity::Normal,
-            "DiskRetained",
-            Some((Kind::Claim, object.name.clone())),
-        ),
-        Action::MintKubeconfig { .. } => (Severity::Normal, "KubeconfigCreated", None),
-        Action::ApplyCni { .. } => (Severity::Normal, "PodNetworkApplied", None),
-        Action::AddFinalizer
-        | Action::RemoveFinalizer
-        | Action::RecordOrdinals(_)
-        | Action::MintAuthority { .. }
-        | Action::Create(_)
-        | Action::Apply(_)
-        | Action::WriteUserData(_)
-        | Action::ScrubUserData { .. }
-        | Action::ExtendToken { .. }
-        | Action::DeleteToken { .. }
-        | Action::LabelNode { .. }
-        | Action::Delete { .. } => return None,
-    };
+    let (severity, reason, about) = news(action)?;
     let text = match action {
         Action::Delete { object, why } => format!("deleted {}: {why}", object.name),
+        Action::RecordDeparture { machine, why } => {
+            format!("{machine} leaves, because {}", why.words())
+        }
         other => format!("{}: {}", other.kind(), other.subject()),
     };
     let about = about.map(|(kind, name)| ObjectReference {
@@ -110,6 +78,67 @@ fn note(action: &Action, namespace: &str) -> Option<Note> {
     })
 }
 
+/// How much something matters, in one word, and which object it is about.
+type News = (Severity, &'static str, Option<(Kind, String)>);
+
+/// What of an action is news, if anything.
+fn news(action: &Action) -> Option<News> {
+    let about = |kind: Kind, name: &String| Some((kind, name.clone()));
+    Some(match action {
+        Action::Create(object) if object.kind == Kind::VirtualMachine => (
+            Severity::Normal,
+            "MachineCreated",
+            about(object.kind, &object.name),
+        ),
+        Action::Delete { object, .. } if object.kind == Kind::VirtualMachine => (
+            Severity::Normal,
+            "MachineDeleted",
+            about(object.kind, &object.name),
+        ),
+        Action::RemoveEtcdMember { machine, .. } => (
+            Severity::Warning,
+            "EtcdMemberRemoved",
+            about(Kind::VirtualMachine, machine),
+        ),
+        Action::Delete { object, .. } if object.kind == Kind::Instance => (
+            Severity::Normal,
+            "MachineMoved",
+            about(object.kind, &object.name),
+        ),
+        Action::RecordDeparture { machine, .. } => (
+            Severity::Normal,
+            "MachineLeaves",
+            about(Kind::VirtualMachine, machine),
+        ),
+        Action::RetainDisk { object, .. } => (
+            Severity::Normal,
+            "DiskRetained",
+            about(Kind::Claim, &object.name),
+        ),
+        Action::MintKubeconfig { .. } => (Severity::Normal, "KubeconfigCreated", None),
+        Action::ApplyCni { .. } => (Severity::Normal, "PodNetworkApplied", None),
+        Action::UpgradeAddons { .. } => (Severity::Normal, "AddonsUpgraded", None),
+        Action::AddFinalizer
+        | Action::RemoveFinalizer
+        | Action::RecordOrdinals(_)
+        | Action::MintAuthority { .. }
+        | Action::Create(_)
+        | Action::Apply(_)
+        | Action::WriteUserData(_)
+        | Action::ScrubUserData { .. }
+        | Action::ExtendToken { .. }
+        | Action::DeleteToken { .. }
+        | Action::LabelNode { .. }
+        | Action::WriteConfiguration { .. }
+        | Action::SetServing { .. }
+        | Action::MoveLeader { .. }
+        | Action::SetDrain { .. }
+        | Action::Evict { .. }
+        | Action::DeleteNode { .. }
+        | Action::Delete { .. } => return None,
+    })
+}
+
 /// What the change of a condition is worth saying. The first verdict is none: until then nothing
 /// was promised.
 fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
@@ -125,7 +154,11 @@ fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
     let severity = match type_ {
         // What these two tell, the others tell better.
         ConditionType::Reconciling | ConditionType::Stalled => return None,
-        ConditionType::Paused | ConditionType::Deleting => Severity::Normal,
+        ConditionType::Remediating if after.status == "True" => Severity::Warning,
+        ConditionType::Remediating
+        | ConditionType::UpToDate
+        | ConditionType::Paused
+        | ConditionType::Deleting => Severity::Normal,
         ConditionType::Ready
         | ConditionType::Accepted
         | ConditionType::PlacementHealthy

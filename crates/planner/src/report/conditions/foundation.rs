@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
+use guestcluster_api::spec::Profile;
 
 use super::{Facts, Truth, Verdict, held, no, yes};
 use crate::action::Authority;
 use crate::decide::{endpoint, objection};
+use crate::machines::MachineView;
 
 pub(super) fn accepted(facts: &Facts<'_>) -> Verdict {
-    if let Some(objection) = objection(facts.wanted, facts.seen) {
+    if let Some(objection) = objection(facts.wanted, facts.seen, facts.status) {
         return no(objection.reason, objection.message);
     }
     let infra = &facts.seen.infra;
@@ -43,7 +45,9 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
             hosts.entry(host).or_default().push(&machine.name);
         }
     }
-    if let Some((host, names)) = hosts.iter().find(|(_, names)| names.len() > 1) {
+    let lab = facts.wanted.profile == Profile::Lab;
+    let shared = hosts.iter().find(|(_, names)| names.len() > 1 && !lab);
+    if let Some((host, names)) = shared {
         return no(
             Reason::HostShared,
             format!(
@@ -68,6 +72,9 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
             "no machine has a host yet".to_owned(),
         );
     }
+    if lab {
+        return yes(Reason::LabProfile, at_risk(facts, hosts.keys().copied()));
+    }
     let zones = zones(facts, hosts.keys().copied());
     yes(
         Reason::Spread,
@@ -76,6 +83,20 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
             counted(hosts.values().map(Vec::len).sum(), "control-plane machine"),
             counted(hosts.len(), "host")
         ),
+    )
+}
+
+/// What the guest loses with which host, in plain words: nobody must take it for highly available.
+fn at_risk<'a>(facts: &Facts<'_>, control_plane: impl Iterator<Item = &'a str>) -> String {
+    let machines = facts.machines.values().filter_map(MachineView::host);
+    let count = machines.clone().count();
+    let hosts: BTreeSet<&str> = machines.collect();
+    format!(
+        "as profile Lab has it, this guest does not survive the loss of {}, which carries its \
+         control plane; {} on {}",
+        control_plane.collect::<Vec<_>>().join(" or "),
+        counted(count, "machine"),
+        hosts.into_iter().collect::<Vec<_>>().join(", ")
     )
 }
 

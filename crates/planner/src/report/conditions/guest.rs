@@ -2,6 +2,7 @@
 
 use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
+use guestcluster_api::spec::Topology;
 
 use super::foundation::counted;
 use super::{Facts, Truth, Verdict, held, no, yes};
@@ -66,6 +67,9 @@ fn image_trouble(facts: &Facts<'_>) -> Option<Verdict> {
 }
 
 pub(super) fn etcd(facts: &Facts<'_>) -> Verdict {
+    if let Some(verdict) = held(facts, &[Reason::QuorumLost]) {
+        return verdict;
+    }
     let etcd = match &facts.seen.etcd {
         Probe::Known(etcd) => etcd,
         Probe::Unreachable(why) => {
@@ -119,20 +123,30 @@ fn members_in_trouble(etcd: &Etcd) -> impl Iterator<Item = String> {
 /// Control-plane machines that etcd does not know any more.
 fn no_members<'a>(facts: &Facts<'a>) -> impl Iterator<Item = String> + 'a {
     let lost = |m: &&MachineView<'_>| {
-        m.role == Role::ControlPlane && m.joined_before() && m.member.is_none()
+        let stays = m.joined_before() && m.leaves().is_none();
+        m.role == Role::ControlPlane && stays && m.member.is_none()
     };
     let lost = facts.machines.values().filter(lost);
     lost.map(|machine| format!("{} is no member", machine.name))
 }
 
 pub(super) fn workers(facts: &Facts<'_>) -> Verdict {
-    let ready: i32 = facts.status.workers.iter().map(|pool| pool.ready).sum();
-    let wanted = facts.wanted.worker_count();
+    let (role, ready, wanted) = match facts.wanted.topology {
+        Topology::Dedicated => {
+            let ready = facts.status.workers.iter().map(|pool| pool.ready).sum();
+            (Role::Worker, ready, facts.wanted.worker_count())
+        }
+        // Its control-plane machines are its workers.
+        Topology::Converged => {
+            let ready = facts.status.control_plane.ready;
+            (Role::ControlPlane, ready, facts.wanted.control_plane_size())
+        }
+    };
     let message = format!("{ready} of {wanted} workers are ready");
     if u32::try_from(ready).is_ok_and(|ready| ready >= wanted) {
         return yes(Reason::Available, message);
     }
-    let (reason, detail) = not_ready(facts, Role::Worker);
+    let (reason, detail) = not_ready(facts, role);
     let pending = reason == Reason::Degraded && !facts.status.initialised;
     let reason = if pending {
         Reason::Provisioning

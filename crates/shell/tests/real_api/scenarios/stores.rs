@@ -11,8 +11,9 @@ use guestcluster_shell::lease::{
     Candidate, Elector, Leadership, NamedLease, Timing, until_leading,
 };
 use guestcluster_shell::store::Watch;
-use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -108,6 +109,62 @@ pub async fn secrets_come_without_content(place: &Place) {
         kept.metadata.resource_version,
         changed.metadata.resource_version
     );
+    feed.abort();
+}
+
+pub async fn a_field_selector_keeps_pods_that_run_on_a_host(place: &Place) {
+    // No Pod is made without an account, which nobody else makes here.
+    let accounts: Api<ServiceAccount> = Api::namespaced(place.admin.clone(), &place.namespace);
+    let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+    accounts
+        .create(&PostParams::default(), &account)
+        .await
+        .unwrap();
+    let pods: Api<Pod> = Api::namespaced(place.admin.clone(), &place.namespace);
+    for (name, host) in [
+        ("runs", Some("host-1")),
+        ("ends", Some("host-1")),
+        ("waits", None),
+    ] {
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "automountServiceAccountToken": false, "nodeName": host,
+                "containers": [{"name": "c", "image": "none.example/none"}],
+            },
+        }));
+        let made = pods.create(&PostParams::default(), &pod.unwrap()).await;
+        made.unwrap();
+    }
+    let (store, feed) = Watch::new(pods.clone())
+        .fields("spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed")
+        .split();
+    let feed = tokio::spawn(feed.run(|_| {}));
+    assert!(store.wait_until_ready().await);
+    let names = || {
+        store
+            .all()
+            .iter()
+            .map(|pod| pod.name_any())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["ends", "runs"], "one waits for a host");
+
+    let over = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+    pods.patch_status("ends", &PatchParams::default(), &over)
+        .await
+        .unwrap();
+    eventually("gone from the store", || names() == ["runs"]).await;
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waits"},
+        "target": {"kind": "Node", "name": "host-2"},
+    });
+    let bound: serde_json::Value = pods
+        .create_subresource("binding", "waits", &PostParams::default(), &binding)
+        .await
+        .unwrap();
+    assert_eq!(bound["status"], "Success");
+    eventually("came with its host", || names() == ["runs", "waits"]).await;
     feed.abort();
 }
 
