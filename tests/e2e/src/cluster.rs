@@ -185,6 +185,15 @@ impl<'a> Cluster<'a> {
         Ok(machines.iter().filter_map(host).collect())
     }
 
+    /// The host that a machine runs on.
+    pub async fn host_of(&self, machine: &str) -> anyhow::Result<String> {
+        let instances = self.instances().await?;
+        let host = instances
+            .get(machine)
+            .and_then(|i| i.status.as_ref()?.node_name.clone());
+        host.with_context(|| format!("{machine} has no host"))
+    }
+
     /// One of its machines, for faults.
     pub fn target(&self, machine: &str) -> Target {
         Target::new(self.namespace, machine)

@@ -77,6 +77,13 @@ impl Cluster<'_> {
         Ok(member.name)
     }
 
+    /// ID of a machine's member.
+    pub async fn member_id(&self, machine: &str) -> anyhow::Result<u64> {
+        let members = self.etcd_members(machine).await?;
+        let own = members.into_iter().find(|member| member.name == machine);
+        Ok(own.with_context(|| format!("{machine} is no member"))?.id)
+    }
+
     /// Fails unless every control-plane machine has one voting, answering member.
     pub async fn etcd_is_whole(&self) -> anyhow::Result<()> {
         let machines = self.control_plane().await?;
@@ -93,8 +100,12 @@ impl Cluster<'_> {
             voters == machines,
             "voters are {voters:?}, machines {machines:?}"
         );
-        self.etcdctl(first, &["endpoint", "health", "--cluster"])
-            .await
-            .map(drop)
+        self.etcd_answers(first).await
+    }
+
+    /// Fails unless every member answers for itself, asked from one machine.
+    pub async fn etcd_answers(&self, machine: &str) -> anyhow::Result<()> {
+        let arguments = ["endpoint", "health", "--cluster"];
+        self.etcdctl(machine, &arguments).await.map(drop)
     }
 }

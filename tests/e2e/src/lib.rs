@@ -4,9 +4,12 @@
 pub mod audit;
 pub mod bench;
 pub mod cluster;
+pub mod crash;
 pub mod guest;
 pub mod inside;
+pub mod life;
 pub mod prober;
 pub mod stage;
 pub mod suite;
+pub mod truth;
 pub mod wait;

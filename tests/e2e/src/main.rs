@@ -83,6 +83,8 @@ async fn run(arguments: &Arguments, selection: &Selection) -> anyhow::Result<Exi
 async fn enter(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let options = UpOptions {
         name: arguments.infra.clone(),
+        // A control plane of five needs as many.
+        hosts: 5,
         operator_binary: arguments.operator.clone(),
         ..UpOptions::default()
     };

@@ -30,6 +30,16 @@ impl Outcome {
         (asked().count(), asked().filter(|(_, ok)| !ok).count())
     }
 
+    /// Fails if a request was lost; prints how many were asked.
+    pub fn has_lost_nothing(&self) -> anyhow::Result<()> {
+        let (asked, failed) = self.since(Duration::ZERO);
+        println!("  {failed} of {asked} requests were lost");
+        let lost = self.0.iter().filter(|(_, ok)| !ok);
+        let when: Vec<_> = lost.map(|(begun, _)| begun.as_secs_f32()).collect();
+        anyhow::ensure!(failed == 0, "lost those begun after {when:?} s");
+        Ok(())
+    }
+
     /// When the last request began that failed.
     pub fn last_failure(&self) -> Option<Duration> {
         let failed = self.0.iter().filter(|(_, ok)| !ok);

@@ -97,6 +97,13 @@ impl Stage {
         }
     }
 
+    /// Version and `spec.image.registry` of the next minor.
+    pub fn next_image(&self) -> anyhow::Result<(String, String)> {
+        let next = self.infra()?.options().next_image.as_ref();
+        let next = next.context("the infrastructure has no image of the next minor")?;
+        Ok((next.kubernetes.clone(), next.reference.clone()))
+    }
+
     /// A file of the project.
     pub fn file(&self, path: &str) -> PathBuf {
         self.project.join(path)

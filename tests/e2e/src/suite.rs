@@ -48,7 +48,11 @@ pub fn last_segment(path: &'static str) -> &'static str {
 
 /// All groups with their scenarios, in order.
 fn groups() -> Vec<(&'static str, Vec<Scenario>)> {
-    vec![("guest", crate::guest::scenarios())]
+    vec![
+        ("guest", crate::guest::scenarios()),
+        ("life", crate::life::scenarios()),
+        ("truth", crate::truth::scenarios()),
+    ]
 }
 
 /// No scenario may take longer; what does has hung.

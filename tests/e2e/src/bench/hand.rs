@@ -166,7 +166,7 @@ impl<'a> Hand<'a> {
             "stringData": { guestcluster_bootstrap::USER_DATA_KEY: document.expose() },
         });
         apply_to(&client, &secret).await?;
-        let vm = render::vm(&self.wanted, pool, machine);
+        let vm = render::vm(&self.wanted, pool, (machine, None));
         apply_to(&client, &without_owner(vm.body)).await?;
         if pool.role == Role::ControlPlane {
             self.lead_to(pool, machine).await?;
@@ -207,6 +207,7 @@ impl<'a> Hand<'a> {
             } else {
                 Vec::new()
             },
+            converged: None,
             role,
         })
     }

@@ -114,6 +114,21 @@ fn table() -> Vec<Wrong> {
             "workers have no etcd",
         ),
         wrong(
+            "workers beside converged machines",
+            json!({ "topology": "Converged" }),
+            "remove workers, or write topology: Dedicated",
+        ),
+        wrong(
+            "lab with three control-plane machines",
+            json!({ "profile": "Lab" }),
+            "write controlPlane.replicas: 1",
+        ),
+        wrong(
+            "rollout that may do nothing",
+            json!({ "workers": [{ "name": "a", "replicas": 1, "rollout": { "maxSurge": 0 } }] }),
+            "write maxSurge: 1, or maxUnavailable: 1",
+        ),
+        wrong(
             "address arguments of etcd",
             json!({ "controlPlane": { "etcd": { "extraArgs": { "name": "x" } } } }),
             "leave these arguments out",
@@ -187,7 +202,7 @@ pub async fn what_only_the_cluster_can_tell_becomes_a_condition(
     .await?;
     unmarked_namespace(stage).await?;
     a_name_that_is_taken(stage).await?;
-    five_on_four_hosts(stage).await?;
+    five_on_three_hosts(stage).await?;
     endpoint_that_never_comes(stage).await
 }
 
@@ -274,22 +289,22 @@ async fn a_name_that_is_taken(stage: &Stage) -> anyhow::Result<()> {
     stage.kubectl(&arguments).await.map(drop)
 }
 
-/// Four hosts of which each could take one: no fifth machine, and each host that does not count is
+/// Two hosts of five are cordoned: no fourth machine, and each host that does not count is
 /// named with its reason.
-async fn five_on_four_hosts(stage: &Stage) -> anyhow::Result<()> {
+async fn five_on_three_hosts(stage: &Stage) -> anyhow::Result<()> {
     if stage.infra().is_err() {
         return Ok(());
     }
     let cluster = Cluster::new(stage, "refusals", "five");
-    stage.kubectl(&["cordon", "host-4"]).await?;
+    stage.kubectl(&["cordon", "host-4", "host-5"]).await?;
     let applied = cluster
         .apply(0, &json!({ "controlPlane": { "replicas": 5 } }))
         .await;
-    let words = ["3 of 4", "host-4 is cordoned"];
+    let words = ["3 of 5", "host-4 is cordoned"];
     let said = cluster
         .condition_says("PlacementHealthy", "False", "TooFewHosts", &words)
         .await;
-    stage.kubectl(&["uncordon", "host-4"]).await?;
+    stage.kubectl(&["uncordon", "host-4", "host-5"]).await?;
     applied?;
     said?;
     let vms = cluster.vms().await?;
