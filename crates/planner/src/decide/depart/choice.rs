@@ -37,18 +37,22 @@ pub(super) fn turn<'c, 'a>(
     if let Some(turn) = is_settled.then(|| failure(context, draft, role)).flatten() {
         return Some(turn);
     }
-    let evicted = of_role(context, role).filter(|m| is_evicted(m));
-    if let Some(machine) = evicted.min_by_key(|m| (!has_begun(m), &m.name)) {
-        return Some(Turn {
-            machine,
-            why: Departure::Evicted,
-        });
-    }
     let asked = context.seen.guest.known().is_some()
         && (role == Role::Worker || context.seen.etcd.known().is_some());
-    (is_settled && asked)
+    let wish = (is_settled && asked)
         .then(|| wished(context, role))
-        .flatten()
+        .flatten();
+    let evicted = of_role(context, role).filter(|m| is_evicted(m));
+    let evicted = evicted.min_by_key(|m| (!has_begun(m), &m.name));
+    // Of two members none can be spared for a while: first there must be one again, or three.
+    match (evicted, wish) {
+        (Some(machine), Some(wish)) if !quorum::may_move(context, machine) => Some(wish),
+        (Some(machine), _) => Some(Turn {
+            machine,
+            why: Departure::Evicted,
+        }),
+        (None, wish) => wish,
+    }
 }
 
 /// Machines of this role that the operator may take away.

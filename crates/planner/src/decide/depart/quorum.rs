@@ -31,6 +31,17 @@ pub(super) fn allows(context: &Context<'_>, machine: &MachineView<'_>, why: Depa
         .is_none_or(|member| spares(etcd, member, to_come))
 }
 
+/// Whether etcd can do without the machine while it moves, or has no other member anyway.
+pub(super) fn may_move(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
+    let etcd = context.seen.etcd.known();
+    let mut voters = etcd
+        .iter()
+        .flat_map(|etcd| &etcd.members)
+        .filter(|m| !m.learner);
+    let is_alone = voters.nth(1).is_none();
+    machine.role == Role::Worker || is_alone || allows(context, machine, Departure::Evicted)
+}
+
 /// The machine comes back, or another one will join in its place.
 fn is_to_come(context: &Context<'_>, machine: &MachineView<'_>, why: Departure) -> bool {
     let pool = context.wanted.pool(&machine.pool);
