@@ -11,7 +11,7 @@ pub enum Departure {
     Lost,
     /// It has not served for long.
     Unhealthy,
-    /// It was made from an earlier specification.
+    /// It was made from an earlier specification, or its certificates near their end.
     Outdated,
     /// There are more machines than asked for.
     Surplus,
@@ -59,10 +59,5 @@ impl Departure {
             }
             Self::Surplus => "there are more machines than asked for",
         }
-    }
-
-    /// Whether another machine takes its place.
-    pub const fn has_successor(self) -> bool {
-        !matches!(self, Self::Evicted | Self::Surplus)
     }
 }

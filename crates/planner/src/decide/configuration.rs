@@ -1,11 +1,12 @@
 //! What kubeadm keeps in the guest: its configuration, which every control-plane join reads, and the
 //! add-ons that it installed at init.
 
+use guestcluster_api::names;
+
 use super::{Context, Draft, Flow, rollout};
 use crate::action::Action;
-use crate::machines::Phase;
+use crate::machines::{MachineView, Phase};
 use crate::render;
-use guestcluster_api::names;
 
 /// Writes the configuration that a control-plane machine is about to join with; `true` if it is the
 /// one wanted already. A machine joins when no other one does, so that none reads half of a change.
@@ -31,7 +32,7 @@ pub(super) fn addons(context: &Context<'_>, draft: &mut Draft) -> Flow {
     let Some(guest) = context.seen.guest.known().filter(|_| context.initialised()) else {
         return Flow::Next;
     };
-    let is_new = |m: &&&crate::machines::MachineView<'_>| {
+    let is_new = |m: &&&MachineView<'_>| {
         let version = m.node.map(|node| &node.kubelet_version);
         m.phase() == Phase::Ready && version == Some(&wanted.version)
     };

@@ -3,7 +3,6 @@
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::spec::Profile;
-
 use guestcluster_placement::{Replacement, Rollout, rollout};
 
 use super::{Context, host_refusals};

@@ -255,6 +255,20 @@ pub async fn an_operator_killed_at_random_makes_nothing_twice(stage: &Stage) -> 
 
 /// One replica without election; returns the arguments that it had before.
 async fn run_alone(stage: &Stage) -> anyhow::Result<Vec<String>> {
+    let before = operator_arguments(stage).await?;
+    let alone = [before.clone(), vec!["--leader-election=false".to_owned()]].concat();
+    scale_operator(stage, 0).await?;
+    run_as(stage, 1, &alone).await?;
+    Ok(before)
+}
+
+async fn run_as(stage: &Stage, replicas: u32, arguments: &[String]) -> anyhow::Result<()> {
+    set_operator_arguments(stage, arguments).await?;
+    scale_operator(stage, replicas).await
+}
+
+/// The operator's arguments as its Deployment has them.
+pub async fn operator_arguments(stage: &Stage) -> anyhow::Result<Vec<String>> {
     let deployments = kube::Api::<Deployment>::namespaced(stage.client(), SYSTEM);
     let template = deployments
         .get(RELEASE)
@@ -264,21 +278,16 @@ async fn run_alone(stage: &Stage) -> anyhow::Result<Vec<String>> {
     let container = template
         .and_then(|template| template.spec?.containers.into_iter().next())
         .context("no container")?;
-    let before = container.args.unwrap_or_default();
-    let alone = [before.clone(), vec!["--leader-election=false".to_owned()]].concat();
-    scale_operator(stage, 0).await?;
-    run_as(stage, 1, &alone).await?;
-    Ok(before)
+    Ok(container.args.unwrap_or_default())
 }
 
-async fn run_as(stage: &Stage, replicas: u32, arguments: &[String]) -> anyhow::Result<()> {
+/// Gives the operator other arguments; its Pods are replaced.
+pub async fn set_operator_arguments(stage: &Stage, arguments: &[String]) -> anyhow::Result<()> {
     let container = json!({ "name": "operator", "args": arguments });
     let patch = json!({ "spec": { "template": { "spec": { "containers": [container] } } } });
     let patch = patch.to_string();
-    stage
-        .kubectl(&["-n", SYSTEM, "patch", "deployment", RELEASE, "-p", &patch])
-        .await?;
-    scale_operator(stage, replicas).await
+    let arguments = ["-n", SYSTEM, "patch", "deployment", RELEASE, "-p", &patch];
+    stage.kubectl(&arguments).await.map(drop)
 }
 
 async fn operator_runs(stage: &Stage) -> anyhow::Result<()> {

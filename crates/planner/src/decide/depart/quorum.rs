@@ -1,10 +1,11 @@
 //! Whether etcd can do without a member, for a while or for good.
 
+use guestcluster_api::labels::Role;
+
 use crate::decide::{Context, rollout};
 use crate::departure::Departure;
 use crate::machines::{MachineView, Phase};
 use crate::observed::{Etcd, EtcdMember};
-use guestcluster_api::labels::Role;
 
 /// Whether the voters besides `member` that answer are a quorum, of all there will be then.
 ///
@@ -33,13 +34,12 @@ pub(super) fn allows(context: &Context<'_>, machine: &MachineView<'_>, why: Depa
 
 /// Whether etcd can do without the machine while it moves, or has no other member anyway.
 pub(super) fn may_move(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
-    let etcd = context.seen.etcd.known();
-    let mut voters = etcd
-        .iter()
-        .flat_map(|etcd| &etcd.members)
-        .filter(|m| !m.learner);
-    let is_alone = voters.nth(1).is_none();
+    let is_alone = context.seen.etcd.known().is_some_and(has_one_voter);
     machine.role == Role::Worker || is_alone || allows(context, machine, Departure::Evicted)
+}
+
+fn has_one_voter(etcd: &Etcd) -> bool {
+    etcd.members.iter().filter(|m| !m.learner).count() == 1
 }
 
 /// The machine comes back, or another one will join in its place.
@@ -81,9 +81,8 @@ pub(super) fn objection(
         return Some(other);
     }
     let member = machine.member.filter(|member| !member.learner)?;
-    let voters = etcd.members.iter().filter(|m| !m.learner).count();
     // A guest with one member is away while its machine moves: nothing else could be done.
-    if voters == 1 && why == Departure::Evicted {
+    if has_one_voter(etcd) && why == Departure::Evicted {
         return None;
     }
     let sick = etcd.members.iter().find(|m| !own(m) && !m.healthy);

@@ -11,7 +11,7 @@ use crate::departure::Departure;
 use crate::machines::{MachineView, Phase};
 
 /// How long after leaving the endpoint a machine goes on serving: load balancers and kube-proxies
-/// hear of it one after another. Measured in `docs/measurements.md`.
+/// hear of it one after another. What was lost with it stands in `docs/measurements.md`.
 const AFTERGLOW: SignedDuration = SignedDuration::from_secs(2);
 
 /// How a step ends.
