@@ -104,6 +104,29 @@ impl<'a> Cluster<'a> {
         self.stage.kubectl(&arguments).await.map(drop)
     }
 
+    /// Fails unless status speaks of today's specification and says that nothing is left to do.
+    pub async fn has_settled(&self) -> anyhow::Result<()> {
+        let cluster = self.get().await?;
+        let status = cluster.status.unwrap_or_default();
+        anyhow::ensure!(
+            status.observed_generation == cluster.metadata.generation,
+            "status is of an earlier specification"
+        );
+        for (type_, wanted) in [
+            ("Ready", "True"),
+            ("Reconciling", "False"),
+            ("UpToDate", "True"),
+        ] {
+            let found = status.conditions.iter().find(|c| c.type_ == type_);
+            anyhow::ensure!(
+                found.is_some_and(|c| c.status == wanted),
+                "{type_} is {:?}",
+                found.map(|c| (&c.status, &c.reason, &c.message))
+            );
+        }
+        Ok(())
+    }
+
     /// Waits until a condition has a status and reason.
     pub async fn condition(&self, type_: &str, status: &str, reason: &str) -> anyhow::Result<()> {
         self.condition_says(type_, status, reason, &[""]).await

@@ -82,24 +82,7 @@ impl Cluster<'_> {
     ) -> anyhow::Result<()> {
         let what = format!("{control_plane} + {workers} and nothing left to do");
         until(&what, CHANGE, || async {
-            let cluster = self.get().await?;
-            let status = cluster.status.unwrap_or_default();
-            anyhow::ensure!(
-                status.observed_generation == cluster.metadata.generation,
-                "status is of an earlier specification"
-            );
-            for (type_, wanted) in [
-                ("Ready", "True"),
-                ("Reconciling", "False"),
-                ("UpToDate", "True"),
-            ] {
-                let found = status.conditions.iter().find(|c| c.type_ == type_);
-                anyhow::ensure!(
-                    found.is_some_and(|c| c.status == wanted),
-                    "{type_} is {:?}",
-                    found.map(|c| (&c.status, &c.reason, &c.message))
-                );
-            }
+            self.has_settled().await?;
             let machines: BTreeSet<String> = self.vms().await?.into_keys().collect();
             let all = self.control_plane().await?.len();
             anyhow::ensure!(

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use guestcluster_e2e::stage::{Place, Stage};
+use guestcluster_e2e::stage::{Place, Stage, again_inside};
 use guestcluster_e2e::suite::{self, Selection};
 use guestcluster_infra::progress::Progress;
 use guestcluster_infra::up::{Infra, UpOptions, up};
@@ -78,8 +78,7 @@ async fn run(arguments: &Arguments, selection: &Selection) -> anyhow::Result<Exi
     Ok(suite::run(selection, &stage).await)
 }
 
-/// Brings the local infrastructure up and starts again inside its network: from outside, nothing
-/// is ever sent to its addresses.
+/// Brings the local infrastructure up and starts again inside its network.
 async fn enter(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let options = UpOptions {
         name: arguments.infra.clone(),
@@ -89,12 +88,7 @@ async fn enter(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ..UpOptions::default()
     };
     let infra = up(options, &Progress::detect()).await?;
-    let status = infra
-        .command(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .arg("--inside")
-        .status()
-        .context("cannot enter the infrastructure's network")?;
+    let status = again_inside(&infra)?;
     Ok(if status.success() {
         ExitCode::SUCCESS
     } else {

@@ -30,6 +30,17 @@ pub enum Place {
     },
 }
 
+/// Starts this program again inside an infrastructure's network: from outside, nothing is ever sent
+/// to its addresses.
+pub fn again_inside(infra: &Infra) -> anyhow::Result<std::process::ExitStatus> {
+    infra
+        .command(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside")
+        .status()
+        .context("cannot enter the infrastructure's network")
+}
+
 /// Everything that a scenario needs.
 pub struct Stage {
     place: Place,

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Parser;
 use guestcluster_e2e::crash;
-use guestcluster_e2e::stage::{Place, Stage};
+use guestcluster_e2e::stage::{Place, Stage, again_inside};
 use guestcluster_infra::progress::Progress;
 use guestcluster_infra::up::{Infra, UpOptions, down, up};
 
@@ -67,12 +66,7 @@ async fn enter(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         operator_binary: None,
     };
     let infra = up(options, &Progress::detect()).await?;
-    let status = infra
-        .command(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .arg("--inside")
-        .status()
-        .context("cannot enter the infrastructure's network")?;
+    let status = again_inside(&infra)?;
     if !status.success() {
         return Ok(ExitCode::FAILURE);
     }

@@ -129,25 +129,7 @@ impl Operation {
                 anyhow::ensure!(found.is_none(), "it is still there");
                 return Ok(Some(()));
             }
-            let found = cluster.get().await?;
-            let generation = found.metadata.generation;
-            let status = found.status.unwrap_or_default();
-            anyhow::ensure!(
-                status.observed_generation == generation,
-                "status is of an earlier specification"
-            );
-            for (type_, wanted) in [
-                ("Ready", "True"),
-                ("Reconciling", "False"),
-                ("UpToDate", "True"),
-            ] {
-                let condition = status.conditions.iter().find(|c| c.type_ == type_);
-                anyhow::ensure!(
-                    condition.is_some_and(|c| c.status == wanted),
-                    "{type_} is {:?}",
-                    condition.map(|c| (&c.status, &c.reason, &c.message))
-                );
-            }
+            cluster.has_settled().await?;
             // The status of a cluster whose VM was deleted is out of date at first.
             let vms = cluster.vms().await?;
             let ready = |vm: &VirtualMachine| vm.status.as_ref().is_some_and(|s| s.ready);
