@@ -50,6 +50,9 @@ pub mod secret_purpose {
 }
 /// Annotation on a user-data Secret: id of the bootstrap token that it carries.
 pub const TOKEN_ID: &str = "guestcluster.dev/token-id";
+/// Annotation on a kubeconfig's and on a user-data Secret: `host:port` of the guest's API under which
+/// its reader looks for it.
+pub const SERVER: &str = "guestcluster.dev/server";
 /// Annotation on a kubeconfig's Secret: when it is to be made anew (RFC 3339).
 pub const RENEW_AT: &str = "guestcluster.dev/renew-at";
 /// Annotation on a user-data Secret: `true` once keys and tokens have been taken out of it.

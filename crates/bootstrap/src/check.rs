@@ -1,6 +1,9 @@
 //! What can be known to be wrong before a machine exists.
 
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use crate::{Binding, Components, Error, MachineConfig, Role};
 
@@ -89,7 +92,8 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-fn is_domain(text: &str) -> bool {
+/// A DNS name as Kubernetes takes it: labels of small letters, digits and inner dashes (RFC 1123).
+pub fn is_domain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
@@ -257,12 +261,8 @@ fn label_value(what: &'static str, value: &str) -> Result<(), Error> {
 fn components_fit(components: &Components) -> Result<(), Error> {
     for san in &components.cert_sans {
         let wildcard = san.strip_prefix("*.").unwrap_or(san);
-        if san.parse::<Ipv4Addr>().is_err() && !is_domain(wildcard) {
-            return Err(bad(
-                "certificate name",
-                san,
-                "an IPv4 address or a host name",
-            ));
+        if san.parse::<IpAddr>().is_err() && !is_domain(wildcard) {
+            return Err(bad("certificate name", san, "an IP address or a host name"));
         }
     }
     arguments(

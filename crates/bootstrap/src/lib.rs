@@ -32,6 +32,7 @@ mod patches;
 mod reservation;
 mod version;
 
+pub use check::is_domain;
 use cloud_config::CloudConfig;
 pub use cloud_config::{USER_DATA_KEY, UserData};
 pub use config::{

@@ -7,6 +7,7 @@
 
 mod configuration;
 mod drain;
+mod endpoint;
 mod slim;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,12 +72,13 @@ impl GuestApi<'_> {
 
     async fn ask(&self, known_tokens: &BTreeSet<String>) -> Result<Guest, Error> {
         let client = self.client().await?;
-        let ((), nodes, tokens, cni, (configuration, addons)) = futures::try_join!(
+        let ((), nodes, tokens, cni, (configuration, addons), server) = futures::try_join!(
             self.ready(&client),
             self.nodes(&client),
             self.tokens(&client, known_tokens),
             self.cni(&client),
             self.configuration(&client),
+            self.server(&client),
         )?;
         let pods = self.drained_pods(&client, &nodes).await?;
         Ok(Guest {
@@ -84,6 +86,7 @@ impl GuestApi<'_> {
             tokens,
             cni,
             configuration,
+            server,
             addons,
             pods,
         })

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use guestcluster_planner::observed::{Etcd, Guest, GuestPod, Probe};
+use guestcluster_planner::observed::{Certificate, Etcd, Guest, GuestPod, Probe};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::Instant;
-use k8s_openapi::jiff::Timestamp;
 
 /// How long the discovery that somebody holds a name counts before it is tried again.
 const TAKEN: Duration = Duration::from_secs(30);
@@ -28,8 +27,8 @@ pub struct Memory {
     pub authorities: BTreeMap<String, (String, Option<String>)>,
     /// Consoles by machine.
     pub consoles: BTreeMap<String, Console>,
-    /// When machines' certificates end, and when that was asked.
-    pub certificates: BTreeMap<String, (Instant, Timestamp)>,
+    /// Certificates of machines, and when they were asked for.
+    pub certificates: BTreeMap<String, (Instant, Certificate)>,
     /// Evictions in the guest that were refused, by the Pod's UID.
     pub refusals: BTreeMap<String, Refusal>,
     /// When its status was last written.

@@ -5,6 +5,7 @@ mod addresses;
 mod configuration;
 mod deletion;
 mod depart;
+pub mod endpoint;
 mod foundation;
 mod joined;
 mod machines;
@@ -14,7 +15,6 @@ pub(crate) mod rollout;
 use std::collections::BTreeMap;
 
 use guestcluster_api::names;
-use guestcluster_api::spec::EndpointType;
 use guestcluster_api::{GuestClusterStatus, Reason};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -75,6 +75,7 @@ const STEPS: &[(&str, Step)] = &[
     ("endpoint", foundation::endpoint),
     ("kubeconfig", foundation::kubeconfig),
     ("cni", foundation::cni),
+    ("server", endpoint::step),
     ("addons", configuration::addons),
     ("replace", replace::step),
     ("machines", machines::step),
@@ -163,8 +164,9 @@ impl Context<'_> {
         self.now + SignedDuration::from_secs(seconds)
     }
 
+    /// `host:port` under which the guest's API is reached now, once it is known.
     pub(crate) fn endpoint(&self) -> Option<(String, u16)> {
-        endpoint(self.wanted, self.seen)
+        endpoint::in_use(self.wanted, self.seen, self.previous, &self.machines)
     }
 
     pub(crate) fn ordinals(&self) -> Ordinals<'_> {
@@ -186,25 +188,6 @@ pub(crate) fn initialised(
         m.pool == names::CONTROL_PLANE_POOL && (m.has_joined() || m.is_settled())
     };
     previous.initialised || machines.values().any(member)
-}
-
-/// `host:port` of the guest's API, once it is known.
-pub fn endpoint(wanted: &Wanted, seen: &Observed) -> Option<(String, u16)> {
-    let settings = wanted.endpoint();
-    let service = seen
-        .services
-        .get(&names::endpoint_service(&wanted.identity.name))?;
-    let port = u16::try_from(settings.port).ok()?;
-    let host = settings.host.clone();
-    match settings.type_ {
-        EndpointType::External => Some((host?, port)),
-        EndpointType::ClusterIp => Some((service.cluster_ip.clone()?, port)),
-        EndpointType::NodePort => Some((host?, service.node_port?)),
-        EndpointType::LoadBalancer => {
-            let given = service.load_balancer.clone()?;
-            Some((host.unwrap_or(given), port))
-        }
-    }
 }
 
 fn pause(context: &Context<'_>, draft: &mut Draft) -> Flow {

@@ -204,16 +204,16 @@ impl MachineView<'_> {
 
     /// It is being taken away: by our decision alone, never because a person deleted a part of it.
     pub fn is_leaving(&self) -> bool {
-        let decided = self.is_given_up() || self.has_departed();
-        decided && self.vm.is_none_or(|vm| vm.meta.deleting)
+        let decided = self.is_given_up() || self.leaves().is_some();
+        decided && self.is_let_go() && self.vm.is_none_or(|vm| vm.meta.deleting)
     }
 
-    /// It leaves for good and nothing holds it any more. As long as etcd counts on it, or may do so, a
-    /// VM that is gone was deleted by a person, and the guest may need the machine back.
-    fn has_departed(&self) -> bool {
+    /// Nothing holds it any more. As long as etcd counts on it, or may do so, a VM that is gone was
+    /// deleted by a person, and the guest may need the machine back.
+    fn is_let_go(&self) -> bool {
         let was = self.previous.is_some_and(|p| p.phase == "Leaving");
         let is_member = self.member.is_some() || !self.asked;
-        self.leaves().is_some() && (was || self.role == Role::Worker || !is_member)
+        was || self.role == Role::Worker || !is_member
     }
 
     /// A person has taken it out of the operator's hands.

@@ -66,8 +66,8 @@ pub struct Observed {
     pub guest: Probe<Guest>,
     /// The guest's etcd.
     pub etcd: Probe<Etcd>,
-    /// When the certificate of each control-plane machine's API server ends, as far as it was asked.
-    pub certificates_end: BTreeMap<String, Timestamp>,
+    /// The certificate of each control-plane machine's API server, as far as it was asked.
+    pub certificates: BTreeMap<String, Certificate>,
     /// Addresses to which the endpoint Service leads now.
     pub serving: BTreeSet<String>,
     /// Members of etcd answer for themselves, and none knows a leader.
@@ -87,6 +87,15 @@ impl Observed {
             .into_iter()
             .flat_map(|guest| guest.pods.values_mut().flatten())
     }
+}
+
+/// The certificate that a machine's API server shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Certificate {
+    /// When it ends.
+    pub ends: Timestamp,
+    /// Names and addresses that it vouches for.
+    pub names: BTreeSet<String>,
 }
 
 /// What matters of the infrastructure cluster.
@@ -141,6 +150,8 @@ pub struct Secret {
     pub scrubbed: bool,
     /// When it is to be made anew.
     pub renew_at: Option<Timestamp>,
+    /// `host:port` of the guest's API that it names.
+    pub server: Option<String>,
 }
 
 /// A Service of ours.
@@ -242,6 +253,8 @@ pub struct Guest {
     pub cni: Option<String>,
     /// Digest of kubeadm's configuration as we wrote it; none as long as it is that of init.
     pub configuration: Option<String>,
+    /// `host:port` under which joins and kube-proxy look for the guest's API.
+    pub server: Option<String>,
     /// Version that the add-ons were last brought to.
     pub addons: Option<String>,
     /// Pods that a drain must evict, by Node; only of Nodes that we cordoned.

@@ -43,7 +43,9 @@ pub fn status(
     let mut status = GuestClusterStatus {
         observed_generation: Some(wanted.identity.generation),
         conditions: Vec::new(),
-        endpoint: endpoint(wanted, seen).map(|(host, port)| format!("{host}:{port}")),
+        endpoint: endpoint::in_use(wanted, seen, previous, &machines)
+            .as_ref()
+            .map(endpoint::server),
         version: lowest_version(&control_plane).or_else(|| previous.version.clone()),
         initialised: initialised(previous, &machines),
         control_plane,
@@ -104,9 +106,10 @@ fn control_plane(facts: &Pools<'_>) -> ControlPlaneStatus {
 
 /// The first end of a machine's certificates; what was said before stands while nobody can be asked.
 fn certificates_expire(facts: &Pools<'_>) -> Option<Time> {
-    let known = facts.ordinals.seen.certificates_end.values().min();
+    let known = facts.ordinals.seen.certificates.values();
+    let known = known.map(|certificate| certificate.ends).min();
     let before = &facts.ordinals.previous.control_plane.certificates_expire;
-    known.copied().map(Time).or_else(|| before.clone())
+    known.map(Time).or_else(|| before.clone())
 }
 
 /// Pools that are wanted, pools that still have machines, and pools that ever had some: their

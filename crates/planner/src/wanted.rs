@@ -1,6 +1,7 @@
 //! From what a user wrote to what it means: names, numbers and ranges that cannot be wrong.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
@@ -9,6 +10,7 @@ use guestcluster_api::spec::{
     Rollout, Taint, Topology,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec};
+use guestcluster_bootstrap::is_domain;
 use guestcluster_capacity::{Launcher, Quantity, Requests};
 use guestcluster_placement::{Requirements, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -166,6 +168,7 @@ impl Wanted {
             ));
             SignedDuration::ZERO
         });
+        check_names(&spec.control_plane.endpoint, &mut errors);
         let pools = pools(cluster, &mut errors);
         let identity = identity(cluster);
         if identity.name.len() > names::MAX_CLUSTER || identity.name.contains('.') {
@@ -243,6 +246,21 @@ fn identity(cluster: &GuestCluster) -> Identity {
             .flatten()
             .any(|f| f == labels::FINALIZER),
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
+    }
+}
+
+/// A name that kubeadm would leave out of certificates would have machines replaced without end.
+fn check_names(endpoint: &Endpoint, errors: &mut Vec<String>) {
+    let names = endpoint.cert_sans.iter().map(|name| ("certSANs", name));
+    let host = endpoint.host.iter().map(|name| ("host", name));
+    for (field, name) in host.chain(names) {
+        let rest = name.strip_prefix("*.").unwrap_or(name);
+        let is_name = is_domain(rest) && rest.contains(|c: char| c.is_ascii_lowercase());
+        if !is_name && name.parse::<IpAddr>().is_err() {
+            errors.push(format!(
+                "spec.controlPlane.endpoint.{field}: {name:?} is neither an IP address nor a DNS name"
+            ));
+        }
     }
 }
 

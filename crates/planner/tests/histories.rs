@@ -243,6 +243,26 @@ fn a_machine_that_has_its_document_joins_before_the_next_one() {
     settle(&mut world);
 }
 
+/// It was to be left to come back by itself, and without its VM it could not: etcd had no quorum without
+/// it, and a person was asked for although its disk was there.
+#[test]
+fn a_voter_that_was_given_up_and_lost_its_vm_comes_back_for_its_vote() {
+    let mut world = in_moves(1, 2);
+    world.step(Step::Upgrade(4));
+    visits(&mut world, 3);
+    let joins = "prod-cp-2".to_owned();
+    world.take(&Move::On(joins.clone()));
+    world.take(&Move::Boot(joins.clone()));
+    world.take(&Move::LongBoot);
+    visits(&mut world, 1);
+    world.take(&Move::Boot(joins.clone()));
+    visits(&mut world, 1);
+    world.delete_vm(&joins);
+    world.take(&Move::Off(joins));
+    settle(&mut world);
+    assert_eq!(world.running().len(), 1, "{}", world.log());
+}
+
 /// Between the old machine and the new one its host is free: a fourth machine was made for it, found
 /// no host in the end, and everything waited for it.
 #[test]
@@ -291,4 +311,44 @@ fn a_voter_that_cannot_enter_any_more_is_replaced_where_there_is_one_other() {
     assert!(world.votes("prod-cp-2") && !world.has_node("prod-cp-2"));
     settle(&mut world);
     assert_eq!(world.running(), ["prod-cp-3"]);
+}
+
+/// The kubeconfig, joins and kube-proxy follow a new name once the whole control plane vouches for it,
+/// and every machine is replaced once.
+#[test]
+fn a_new_name_of_the_endpoint_costs_each_machine_one_replacement() {
+    let mut world = calm(prod());
+    world.step(Step::Rename(1));
+    settle(&mut world);
+    let seen = world.observe();
+    let server = seen.guest.known().and_then(|guest| guest.server.clone());
+    assert_eq!(server.as_deref(), Some("api-1.example.com:6443"));
+    assert_eq!(
+        world.running(),
+        ["prod-cp-4", "prod-cp-5", "prod-cp-6", "prod-general-2"]
+    );
+    assert_eq!(world.log().matches("MintKubeconfig").count(), 2);
+    assert_eq!(world.log().matches("MoveEndpoint").count(), 1);
+}
+
+/// A name that was taken back before it was in use costs nothing more.
+#[test]
+fn a_name_that_is_taken_back_leaves_the_endpoint_where_it_was() {
+    let mut world = calm(prod());
+    let before = world
+        .observe()
+        .guest
+        .known()
+        .and_then(|guest| guest.server.clone());
+    world.step(Step::Rename(1));
+    reach(&mut world, |world| world.votes("prod-cp-4"));
+    world.edit(|cluster| cluster.spec.control_plane.endpoint.host = None);
+    settle(&mut world);
+    let after = world
+        .observe()
+        .guest
+        .known()
+        .and_then(|guest| guest.server.clone());
+    assert_eq!(after, before);
+    assert!(!world.log().contains("MoveEndpoint"), "{}", world.log());
 }

@@ -41,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop_oneof![Just(1), Just(3)].prop_map(Step::Scale),
         1 => Just(Step::RemoveWorker),
         1 => (3..6_u8).prop_map(Step::Upgrade),
+        1 => (0..2_u8).prop_map(Step::Rename),
         1 => (0..4_usize).prop_map(Step::Drain),
         2 => (0..4_usize).prop_map(Step::Uncordon),
         1 => (0..8_usize).prop_map(Step::Freeze),

@@ -49,6 +49,7 @@ fn drain(host: usize) -> Move {
 }
 
 const UPGRADE: Move = Move::Wish(Step::Upgrade(4));
+const RENAME: Move = Move::Wish(Step::Rename(1));
 
 fn first() -> String {
     "prod-cp-1".to_owned()
@@ -87,6 +88,27 @@ fn an_upgrade_without_a_spare_host() {
 #[test]
 fn an_upgrade_of_1_machine() {
     check("upgrade of 1", calm(1, 2), (&[UPGRADE], 1));
+}
+
+#[test]
+fn another_name_of_the_endpoint_of_1_machine() {
+    check("rename of 1", calm(1, 2), (&[RENAME], 1));
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn another_name_of_the_endpoint() {
+    check("rename", calm(3, 4), (&[RENAME], 1));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn another_name_of_the_endpoint_and_an_upgrade() {
+    check(
+        "rename and upgrade of 1",
+        calm(1, 2),
+        (&[RENAME, UPGRADE], 1),
+    );
 }
 
 #[test]

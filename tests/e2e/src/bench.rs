@@ -5,6 +5,7 @@ pub mod figures;
 pub mod fleet;
 pub mod guest;
 mod hand;
+pub mod life;
 mod operator;
 
 pub use figures::Figures;

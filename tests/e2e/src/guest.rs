@@ -10,6 +10,7 @@ mod install;
 mod refusals;
 mod silence;
 
+pub(crate) use endpoints::node_addresses;
 pub(crate) use faults::{operator_arguments, set_operator_arguments};
 pub use install::helm_installs_with_least_rights as install_operator;
 

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod drain;
+mod endpoint;
 mod operator;
 mod repair;
 mod scale;
@@ -41,6 +42,7 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario!(repair::a_lost_quorum_freezes_everything, faults),
         scenario!(scale::a_control_plane_and_a_pool_shrink),
         scenario!(certificates::certificates_are_renewed_in_time),
+        scenario!(endpoint::an_endpoint_moves_without_a_lost_request),
         scenario!(topology::converged_and_lab_guests_run),
         scenario!(upgrade::an_upgrade_loses_no_request),
         scenario!(upgrade::a_changed_template_rolls_and_a_null_change_does_not),

@@ -91,8 +91,8 @@ pub enum Binding {
     .message("endpoint of type NodePort: port must lie in 30000-32767, or be left out to have one allocated"))]
 #[x_kube(validation = Rule::new("self.type == 'LoadBalancer' || (!has(self.loadBalancerClass) && !has(self.sourceRanges))")
     .message("loadBalancerClass and sourceRanges belong to an endpoint of type LoadBalancer: remove them or change the type"))]
-#[x_kube(validation = Rule::new("self.type == oldSelf.type && self.port == oldSelf.port && has(self.host) == has(oldSelf.host) && (!has(self.host) || self.host == oldSelf.host)")
-    .message("type, host and port of the endpoint cannot be changed: they are part of certificates and kubeconfigs"))]
+#[x_kube(validation = Rule::new("self.type == oldSelf.type && self.port == oldSelf.port")
+    .message("type and port of the endpoint cannot be changed, since they are part of kubeconfigs of machines and people: change host, or create a new cluster"))]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
     /// `LoadBalancer`, `NodePort`, `ClusterIP`, or `External` for a host and port of your own that
@@ -100,19 +100,23 @@ pub struct Endpoint {
     #[serde(rename = "type", default)]
     pub type_: EndpointType,
     /// Name or address under which clients reach it: needed for External and NodePort; for
-    /// LoadBalancer a DNS name of yours that points to it.
+    /// LoadBalancer a DNS name of yours that points to it. It may change, if clients and machines reach
+    /// the guest's API under the new one as under the old one until every machine has been replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("isIP(self) || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    #[x_kube(validation = Rule::new("isIP(self) || (self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$') && !self.matches('^[0-9.]*$'))")
         .message("endpoint.host must be an IP address or a DNS name, without scheme and port"))]
     pub host: Option<String>,
     /// Port under which clients reach it.
     #[serde(default = "api_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// More names and addresses for the API server's certificate.
+    /// More names and addresses for the API server's certificate. A new one comes with new
+    /// control-plane machines, one after another; one that is removed goes when they are next replaced.
     #[serde(rename = "certSANs", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
+    #[x_kube(validation = Rule::new("self.all(n, isIP(n) || (n.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$') && !n.matches('^[0-9.]*$')))")
+        .message("certSANs must be IP addresses or DNS names in small letters, such as api.example.com or *.example.com"))]
     pub cert_sans: Vec<String>,
     /// Annotations of the Service, for the load balancer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

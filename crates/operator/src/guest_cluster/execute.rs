@@ -177,6 +177,7 @@ impl Context {
             | Action::Evict { .. }
             | Action::DeleteNode { .. }
             | Action::WriteConfiguration { .. }
+            | Action::MoveEndpoint { .. }
             | Action::UpgradeAddons { .. }
             | Action::ApplyCni { .. } => self.change_guest(round, action, memory).await,
         }
@@ -206,10 +207,15 @@ impl Context {
                 taint_control_plane,
             } => guest.label_node(node, labels, *taint_control_plane).await,
             Action::ApplyCni { digest: _, objects } => guest.apply(objects).await,
-            Action::WriteConfiguration { digest, endpoint } => {
-                let text = configuration(round.subject.wanted, endpoint)?;
+            Action::WriteConfiguration {
+                digest,
+                endpoint,
+                names,
+            } => {
+                let text = configuration(round.subject.wanted, endpoint, names)?;
                 guest.write_configuration(digest, &text).await
             }
+            Action::MoveEndpoint { server } => guest.move_endpoint(server).await,
             Action::UpgradeAddons { version } => guest.upgrade_addons(version).await,
             Action::SetDrain { node, uid, since } => guest.set_drain(node, uid, *since).await,
             Action::DeleteNode { node, uid } => guest.delete_node(node, uid).await,
@@ -325,6 +331,7 @@ fn names_of(action: &Action, cluster: &str) -> Vec<String> {
         | Action::Evict { .. }
         | Action::DeleteNode { .. }
         | Action::WriteConfiguration { .. }
+        | Action::MoveEndpoint { .. }
         | Action::UpgradeAddons { .. }
         | Action::RemoveEtcdMember { .. }
         | Action::Delete { .. }

@@ -2,6 +2,7 @@
 //! of the guest.
 
 mod authorities;
+mod certificates;
 mod consoles;
 mod convert;
 mod probes;

@@ -3,7 +3,7 @@
 
 use guestcluster_api::names;
 
-use super::{Context, Draft, Flow, rollout};
+use super::{Context, Draft, Flow, endpoint, rollout};
 use crate::action::Action;
 use crate::machines::{MachineView, Phase};
 use crate::render;
@@ -14,11 +14,16 @@ pub(super) fn is_written(context: &Context<'_>, draft: &mut Draft) -> bool {
     let (Some(guest), Some(endpoint)) = (context.seen.guest.known(), context.endpoint()) else {
         return false;
     };
-    let digest = render::configuration_digest(context.wanted, &endpoint);
+    let names = endpoint::names(context, &endpoint);
+    let digest = render::configuration_digest(context.wanted, &endpoint, &names);
     if guest.configuration.as_ref() == Some(&digest) {
         return true;
     }
-    let action = Action::WriteConfiguration { digest, endpoint };
+    let action = Action::WriteConfiguration {
+        digest,
+        endpoint,
+        names,
+    };
     if !draft.plan.actions.contains(&action) {
         draft.act(action);
     }

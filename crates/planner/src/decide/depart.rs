@@ -28,6 +28,7 @@ use super::{Context, Draft, Flow};
 use crate::action::Action;
 use crate::departure::Departure;
 use crate::machines::{MachineView, Phase};
+use crate::observed::Launcher;
 
 pub(crate) use choice::{CALM, repairs};
 pub(super) use quorum::spares;
@@ -64,11 +65,24 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
     say_handed_over(context, draft);
     for machine in context.machines.values() {
         let in_turn = turns.iter().any(|turn| turn.machine.name == machine.name);
-        if !in_turn && !machine.is_leaving() && !machine.is_unmanaged() {
+        let goes = machine.is_leaving() || machine.is_given_up();
+        if !in_turn && !goes && !machine.is_unmanaged() {
             bring_back(context, draft, machine);
         }
     }
     Flow::Next
+}
+
+/// Takes a machine that was given up out of the endpoint and from the lead; `true` if it serves nobody
+/// any more. As long as it is the only one that serves, it goes on.
+pub(super) fn is_withdrawn(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    machine: &MachineView<'_>,
+) -> bool {
+    let launcher = machine.instance.and_then(|i| i.launcher.as_ref());
+    let is_out = |pod: &Launcher| !pod.serving || machine.vm.is_none_or(|vm| !vm.ready);
+    steps::withdraw(context, draft, machine).is_ok() && launcher.is_none_or(is_out)
 }
 
 /// A machine without VM is replaced instead of coming back on its disks.

@@ -112,9 +112,14 @@ pub(super) fn kubeconfig(context: &Context<'_>, draft: &mut Draft) -> Flow {
     let ready = context.seen.secrets.contains_key(&authority);
     let endpoint = context.endpoint().filter(|_| ready);
     let former = context.seen.secrets.get(&name);
-    let renew_at = former.map(|former| former.renew_at);
-    let is_good = renew_at.is_some_and(|at| at.is_none_or(|at| context.now < at));
-    if let (false, Some(endpoint)) = (is_good, endpoint) {
+    let is_good = |server: &str| {
+        former.is_some_and(|former| {
+            let lasts = former.renew_at.is_none_or(|at| context.now < at);
+            lasts && former.server.as_deref() == Some(server)
+        })
+    };
+    let endpoint = endpoint.filter(|endpoint| !is_good(&super::endpoint::server(endpoint)));
+    if let Some(endpoint) = endpoint {
         if is_taken(context, draft, &name) {
             return Flow::Stop;
         }

@@ -205,8 +205,8 @@ fn say_stopped(context: &Context<'_>, draft: &mut Draft) {
 fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)) {
     let machine = context.machines.get(name);
     let waits = |m: &MachineView<'_>| {
-        let is_made = m.vm.is_some() || m.instance.is_some() || m.phase() == Phase::Failed;
-        is_made || depart::replaces(context, m)
+        let is_made = m.vm.is_some() || m.instance.is_some();
+        is_made || is_given_up(context, m) || depart::replaces(context, m)
     };
     if machine.is_some_and(|machine| waits(machine) || !has_its_disk(draft, machine)) {
         return;
@@ -257,6 +257,13 @@ fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)
     let made_from = disk.and_then(|disk| disk.template_hash.as_deref());
     let vm = render::vm(wanted, pool, (name, made_from));
     draft.act(Action::Create(vm));
+}
+
+/// Its first boot failed, and nothing waits for it. It may vote all the same: where etcd is silent, it is
+/// missed perhaps, and comes back on its disk.
+fn is_given_up(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
+    let missed = machine.role == Role::ControlPlane && context.seen.etcd.known().is_none();
+    machine.phase() == Phase::Failed && !(missed && context.initialised())
 }
 
 /// The specification has changed since the machine's root disk was made, and nothing has booted from

@@ -17,7 +17,7 @@ use guestcluster_api::Reason;
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 
-use super::depart::spares;
+use super::depart::{is_withdrawn, spares};
 use super::{Context, Draft, Flow};
 use crate::action::{Action, Kind, Victim};
 use crate::machines::{MachineView, Phase};
@@ -111,7 +111,7 @@ fn may_go(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) -
                     machine.name, member.id
                 ),
             );
-        } else {
+        } else if is_withdrawn(context, draft, machine) {
             remove_member(draft, member, &machine.name);
         }
         return false;

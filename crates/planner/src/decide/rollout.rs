@@ -5,7 +5,7 @@ use guestcluster_api::labels::Role;
 use guestcluster_api::spec::Profile;
 use guestcluster_placement::{Replacement, Rollout, rollout};
 
-use super::{Context, host_refusals};
+use super::{Context, endpoint, host_refusals};
 use crate::machines::MachineView;
 use crate::observed::Holding;
 use crate::render;
@@ -38,38 +38,82 @@ pub(crate) fn counted<'c, 'a>(context: &'c Context<'a>, pool: &str) -> Vec<&'c M
         .collect()
 }
 
-/// It was made from another specification than today's.
+/// Why a machine is to be replaced by one of its kind.
+enum Cause {
+    /// It was made from another specification than today's.
+    Template,
+    /// A third of its certificates' life is left.
+    Expiring,
+    /// Its certificate does not vouch for this name.
+    Unnamed(String),
+    /// It looks for the guest's API at this endpoint, which is not in use any more.
+    Told(String),
+}
+
+impl Cause {
+    /// What is said of it beside `outdated`.
+    fn note(&self) -> String {
+        match self {
+            Self::Template => String::new(),
+            Self::Expiring => " (certificates end soon)".to_owned(),
+            Self::Unnamed(name) => format!(" (certificates do not vouch for {name})"),
+            Self::Told(server) => format!(" (they look for the guest API at {server})"),
+        }
+    }
+}
+
+/// It is to be replaced by one of its kind.
 pub(crate) fn is_outdated(context: &Context<'_>, pool: &Pool, machine: &MachineView<'_>) -> bool {
+    cause(context, pool, machine).is_some()
+}
+
+fn cause(context: &Context<'_>, pool: &Pool, machine: &MachineView<'_>) -> Option<Cause> {
+    if machine.is_unmanaged() {
+        return None;
+    }
     let made = machine.vm.and_then(|vm| vm.template_hash.as_ref());
-    let is_old = made.is_some_and(|hash| *hash != render::template_hash(context.wanted, pool));
-    (is_old || is_expiring(context, machine)) && !machine.is_unmanaged()
+    if made.is_some_and(|hash| *hash != render::template_hash(context.wanted, pool)) {
+        return Some(Cause::Template);
+    }
+    if is_expiring(context, machine) {
+        return Some(Cause::Expiring);
+    }
+    let unnamed = endpoint::missing_name(context, machine).map(Cause::Unnamed);
+    unnamed.or_else(|| {
+        let told = endpoint::former_server(context, machine);
+        told.map(|server| Cause::Told(server.to_owned()))
+    })
 }
 
 /// A third of its certificates' life is left: certificates live on machines, so that new ones come
 /// with a new machine. What is left is compared with the life that its successor's will have, so that
 /// no setting makes machines follow one another without end.
 fn is_expiring(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
-    let end = context.seen.certificates_end.get(&machine.name);
-    end.is_some_and(|end| end.duration_since(context.now) < context.wanted.certificate_life / 3)
+    let certificate = context.seen.certificates.get(&machine.name);
+    certificate.is_some_and(|certificate| {
+        certificate.ends.duration_since(context.now) < context.wanted.certificate_life / 3
+    })
 }
 
 /// Where a pool is going.
 pub(crate) fn target(context: &Context<'_>, pool: &Pool) -> Target {
     let machines = counted(context, &pool.name);
-    let old = |m: &&&MachineView<'_>| is_outdated(context, pool, m);
-    let outdated = machines.iter().filter(old).count();
+    let causes = machines.iter().filter_map(|m| cause(context, pool, m));
+    let causes: Vec<Cause> = causes.collect();
+    let outdated = causes.len();
     let plain = Target {
         replicas: usize::try_from(pool.replicas).unwrap_or(usize::MAX),
         max_unavailable: usize::try_from(pool.max_unavailable).unwrap_or(usize::MAX),
         ..Target::default()
     };
-    if outdated == 0 {
+    let Some(first) = causes.first() else {
         return plain;
-    }
+    };
     let count = format!(
-        "{outdated} of {} machines of pool {}",
+        "{outdated} of {} machines of pool {}{}",
         machines.len(),
-        pool.name
+        pool.name,
+        first.note()
     );
     if pool.role == Role::Worker && is_control_plane_old(context) {
         let note = format!("{count} are outdated: the control plane is replaced first");

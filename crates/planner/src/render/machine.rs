@@ -54,12 +54,12 @@ pub fn template_hash(wanted: &Wanted, pool: &Pool) -> String {
 }
 
 /// Digest of kubeadm's configuration in the guest, taken over what it is rendered from.
-pub fn configuration_digest(wanted: &Wanted, endpoint: &(String, u16)) -> String {
+pub fn configuration_digest(wanted: &Wanted, endpoint: &(String, u16), names: &[String]) -> String {
     let control_plane = &wanted.control_plane;
     let configuration = json!({
         "version": wanted.version,
         "endpoint": endpoint,
-        "certSANs": control_plane.endpoint.cert_sans,
+        "certSANs": names,
         "certificateValidityPeriod": control_plane.certificate_validity_period,
         "network": wanted.network,
         "components": [

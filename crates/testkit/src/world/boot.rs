@@ -1,6 +1,6 @@
 //! First boots: what kubeadm does on a machine, step by step, and what goes on without it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
@@ -100,6 +100,9 @@ impl World {
             Stage::Started => {
                 self.check_init(name);
                 let (epoch, id) = (self.id(), self.id());
+                let names = self.names_of_init(name);
+                let told = self.objects.secrets.get(&names::user_data_secret(name));
+                let server = told.and_then(|secret| secret.server.clone());
                 let machine = name.to_owned();
                 let member = Member {
                     id,
@@ -110,6 +113,8 @@ impl World {
                 self.guest = Guest {
                     epoch,
                     members: vec![member],
+                    names,
+                    server,
                     ..Guest::default()
                 };
                 self.enter_epoch(name);
@@ -128,10 +133,21 @@ impl World {
         }
     }
 
+    /// Names that `kubeadm init` gives to certificates.
+    fn names_of_init(&self, name: &str) -> BTreeSet<String> {
+        let recipe = self.objects.recipes.get(&names::user_data_secret(name));
+        let host = recipe.map(|recipe| recipe.endpoint.0.clone());
+        let spec = self.cluster.as_ref().map(|cluster| &cluster.spec);
+        let sans = spec.map(|spec| &spec.control_plane.endpoint.cert_sans);
+        sans.into_iter().flatten().cloned().chain(host).collect()
+    }
+
     fn enter_epoch(&mut self, name: &str) {
         let epoch = self.guest.epoch;
+        let names = self.guest.names.clone();
         if let Some(machine) = self.machines.get_mut(name) {
             machine.epoch = epoch;
+            machine.names = names;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Machines and the guest that they form: power, etcd's membership, Nodes, tokens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::spec::Cni;
@@ -29,6 +29,10 @@ pub(super) struct Guest {
     pub(super) leader: Option<u64>,
     /// Digest of kubeadm's configuration.
     pub(super) configuration: Option<String>,
+    /// Names that it gives to certificates.
+    pub(super) names: BTreeSet<String>,
+    /// Where joins look for the API.
+    pub(super) server: Option<String>,
     /// Version of the add-ons.
     pub(super) addons: Option<String>,
     /// Pods by Node.
@@ -57,6 +61,8 @@ pub(super) struct Machine {
     pub(super) since: Timestamp,
     /// The version that its image holds.
     pub(super) version: String,
+    /// Names that its API server's certificate vouches for.
+    pub(super) names: BTreeSet<String>,
 }
 
 /// How far its first boot came; the disk remembers it.
@@ -88,6 +94,7 @@ impl World {
             token: None,
             since: now,
             version: String::new(),
+            names: BTreeSet::new(),
         });
         machine.console.clear();
         let stage = machine.stage;

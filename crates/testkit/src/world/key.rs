@@ -125,6 +125,7 @@ impl World {
             (&member.machine, member.learner, member.started, leads).hash(to);
         }
         (&guest.cni, &guest.configuration, &guest.addons).hash(to);
+        (&guest.names, &guest.server).hash(to);
         for (name, node) in &guest.nodes {
             write_node(name, node, to);
         }
@@ -142,7 +143,7 @@ impl World {
     fn write_machine(&self, name: &str, machine: &Machine, to: &mut impl Hasher) {
         let is_of_guest = machine.epoch == self.guest.epoch;
         (name, machine.stage as u8, machine.kubeadm, is_of_guest).hash(to);
-        (&machine.version, machine.console.last()).hash(to);
+        (&machine.version, &machine.names, machine.console.last()).hash(to);
         let expiry = machine.token.as_ref();
         let expiry = expiry.and_then(|token| self.guest.tokens.get(token));
         (machine.stage < Stage::Node && expiry.is_some()).hash(to);

@@ -97,6 +97,11 @@ impl World {
                 self.check_delete(seen, object);
             }
             Action::RemoveEtcdMember { id, machine } => self.check_removal(*id, machine),
+            Action::MintKubeconfig { endpoint, .. } => self.check_named(&endpoint.0),
+            Action::MoveEndpoint { server } => {
+                let host = server.rsplit_once(':').map_or("", |(host, _)| host);
+                self.check_named(host);
+            }
             Action::SetServing {
                 machine,
                 out_since: None,
@@ -106,6 +111,25 @@ impl World {
                 self.complain(format!("{} was let go without a deletion", object.name));
             }
             _ => {}
+        }
+    }
+
+    /// Nobody is told a name that not every API server of the endpoint can answer to.
+    fn check_named(&mut self, host: &str) {
+        // A first machine that is given up takes its guest along.
+        let serves = |name: &&String| {
+            let vm = self.objects.vms.get(*name);
+            let stays = vm.is_some_and(|vm| !vm.meta.deleting) && self.status().initialised;
+            stays && role_of(name) == Role::ControlPlane && self.serves(name)
+        };
+        let serving = self.machines.keys().filter(serves);
+        let vouches = |name: &&String| self.machines[*name].names.contains(host);
+        let strangers: Vec<String> = serving.filter(|n| !vouches(n)).cloned().collect();
+        if !strangers.is_empty() {
+            let strangers = strangers.join(", ");
+            self.complain(format!(
+                "{host} is given out, and {strangers} cannot answer to it"
+            ));
         }
     }
 
@@ -224,7 +248,9 @@ impl World {
             .vms
             .get(machine)
             .and_then(|vm| vm.run_strategy.as_deref());
-        if strategy.is_some_and(|strategy| strategy != "Always") {
+        // One that is out of etcd for good cannot be of use to anybody.
+        let is_out = leaves && role_of(machine) == Role::ControlPlane && !self.votes(machine);
+        if strategy.is_some_and(|strategy| strategy != "Always") && !is_out {
             self.complain(format!("{machine}, which a person stopped, was taken away"));
         }
         let told = recorded(&self.status())

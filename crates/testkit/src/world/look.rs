@@ -6,11 +6,12 @@ use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_planner::Wanted;
 use guestcluster_planner::observed::{
-    Etcd, EtcdMember, Guest, GuestNode, GuestPod, Holding, Infra, Observed, Probe, Vm,
+    Certificate, Etcd, EtcdMember, Guest, GuestNode, GuestPod, Holding, Infra, Observed, Probe, Vm,
 };
 use guestcluster_planner::wanted::Settings;
+use k8s_openapi::jiff::Timestamp;
 
-use super::guest::Member;
+use super::guest::{Machine, Member};
 use super::kubevirt::role_of;
 use super::{Fault, World};
 
@@ -50,7 +51,7 @@ impl World {
                 Probe::NotAsked
             },
             consoles: self.consoles(),
-            certificates_end: BTreeMap::new(),
+            certificates: self.certificates(),
             serving: self.served_addresses(),
             quorum_lost: asked && !self.has(Fault::GuestCut) && self.has_lost_quorum(),
         }
@@ -108,6 +109,7 @@ impl World {
             tokens: tokens.collect(),
             cni: self.guest.cni.clone(),
             configuration: self.guest.configuration.clone(),
+            server: self.guest.server.clone(),
             addons: self.guest.addons.clone(),
             pods: self.pods_of_drained_nodes(),
         })
@@ -122,6 +124,20 @@ impl World {
             ))
         };
         self.guest.nodes.iter().filter_map(drained).collect()
+    }
+
+    /// Of every control-plane machine that serves.
+    fn certificates(&self) -> BTreeMap<String, Certificate> {
+        let shown = |(name, machine): (&String, &Machine)| {
+            let vm = self.objects.vms.get(name)?;
+            let shows = vm.ready && role_of(name) == Role::ControlPlane;
+            let certificate = Certificate {
+                ends: Timestamp::MAX,
+                names: machine.names.clone(),
+            };
+            shows.then(|| (name.clone(), certificate))
+        };
+        self.machines.iter().filter_map(shown).collect()
     }
 
     fn served_addresses(&self) -> BTreeSet<String> {

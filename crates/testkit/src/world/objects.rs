@@ -72,6 +72,13 @@ impl Objects {
     }
 }
 
+/// What a Secret of ours carries besides keys.
+#[derive(Default)]
+pub(super) struct Carries {
+    pub(super) token_id: Option<String>,
+    pub(super) server: Option<String>,
+}
+
 impl World {
     pub(super) fn new_meta(&mut self, machine: Option<String>, pool: Option<String>) -> Meta {
         let id = self.id();
@@ -171,7 +178,7 @@ impl World {
     }
 
     /// Makes a Secret of ours; says whether this call made it.
-    pub(super) fn create_secret(&mut self, metadata: &Value, token_id: Option<String>) -> bool {
+    pub(super) fn create_secret(&mut self, metadata: &Value, carries: Carries) -> bool {
         let Some(name) = text(&metadata["name"]) else {
             return false;
         };
@@ -183,9 +190,10 @@ impl World {
             name,
             Secret {
                 meta,
-                token_id,
+                token_id: carries.token_id,
                 scrubbed: false,
                 renew_at: None,
+                server: carries.server,
             },
         );
         true

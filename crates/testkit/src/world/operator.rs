@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use guestcluster_api::names;
-use guestcluster_planner::action::{Action, FirstBoot, Kind};
+use guestcluster_planner::action::{Action, FirstBoot, Kind, Victim};
+use guestcluster_planner::decide::endpoint::server;
 use guestcluster_planner::observed::{GuestPod, Observed, Probe};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Plan, Wanted, plan, report};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 use super::guest::TOKEN;
+use super::objects::Carries;
 use super::{Fault, Mishap, World};
 
 /// How many failures in a row are not believed.
@@ -94,9 +97,14 @@ impl World {
             | Action::RecordDeparture { .. } => {
                 self.act_on_cluster(action, status);
             }
-            Action::MintAuthority { metadata, .. } | Action::MintKubeconfig { metadata, .. } => {
-                self.create_secret(metadata, None);
+            Action::MintAuthority { metadata, .. } => {
+                self.create_secret(metadata, Carries::default());
             }
+            Action::MintKubeconfig {
+                metadata,
+                endpoint,
+                former,
+            } => return self.mint_kubeconfig((metadata, former.as_ref()), endpoint),
             Action::Create(object) => self.create(object),
             Action::Apply(object) => self.apply(object),
             Action::WriteUserData(recipe) => return self.write_user_data(recipe),
@@ -137,6 +145,7 @@ impl World {
             | Action::DeleteToken { .. }
             | Action::LabelNode { .. }
             | Action::WriteConfiguration { .. }
+            | Action::MoveEndpoint { .. }
             | Action::UpgradeAddons { .. }
             | Action::SetDrain { .. }
             | Action::Evict { .. }
@@ -188,9 +197,16 @@ impl World {
                 node.labels.extend(labels.clone());
             }
             Action::ApplyCni { digest, .. } => self.guest.cni = Some(digest.clone()),
-            Action::WriteConfiguration { digest, .. } => {
+            Action::WriteConfiguration {
+                digest,
+                endpoint,
+                names,
+            } => {
                 self.guest.configuration = Some(digest.clone());
+                self.guest.names = names.iter().cloned().collect();
+                self.guest.names.insert(endpoint.0.clone());
             }
+            Action::MoveEndpoint { server } => self.guest.server = Some(server.clone()),
             Action::UpgradeAddons { version } => self.guest.addons = Some(version.clone()),
             Action::SetDrain { node, uid, since } => {
                 let known = self.guest.nodes.get_mut(node).filter(|n| n.uid == *uid);
@@ -230,6 +246,27 @@ impl World {
         }
     }
 
+    fn mint_kubeconfig(
+        &mut self,
+        (metadata, former): (&Value, Option<&Victim>),
+        endpoint: &(String, u16),
+    ) -> Result<(), String> {
+        let server = Some(server(endpoint));
+        let Some(former) = former else {
+            let token_id = None;
+            self.create_secret(metadata, Carries { token_id, server });
+            return Ok(());
+        };
+        if self.is_same(former) != Some(true) {
+            return Err("conflict".to_owned());
+        }
+        self.touch(Kind::Secret, &former.name);
+        if let Some(secret) = self.objects.secrets.get_mut(&former.name) {
+            secret.server = server;
+        }
+        Ok(())
+    }
+
     fn write_user_data(
         &mut self,
         recipe: &guestcluster_planner::action::UserData,
@@ -240,7 +277,11 @@ impl World {
             let expiry = self.now + TOKEN;
             self.guest.tokens.insert(token.clone(), expiry);
         }
-        if self.create_secret(&recipe.metadata, Some(token.clone())) {
+        let carries = Carries {
+            token_id: Some(token.clone()),
+            server: Some(server(&recipe.endpoint)),
+        };
+        if self.create_secret(&recipe.metadata, carries) {
             let name = names::user_data_secret(&recipe.machine);
             self.objects.recipes.insert(name, recipe.clone());
         } else {

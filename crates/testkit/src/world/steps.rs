@@ -60,6 +60,8 @@ pub enum Step {
     RemoveWorker,
     /// A person asks for another version.
     Upgrade(u8),
+    /// A person asks for another name of the endpoint.
+    Rename(u8),
     /// A person drains the n-th host.
     Drain(usize),
     /// The host is given back.
@@ -93,7 +95,11 @@ impl World {
                     self.delete_vm(&name);
                 }
             }
-            Step::AddWorker | Step::RemoveWorker | Step::Scale(_) | Step::Upgrade(_) => {
+            Step::AddWorker
+            | Step::RemoveWorker
+            | Step::Scale(_)
+            | Step::Upgrade(_)
+            | Step::Rename(_) => {
                 self.edit(|cluster| wish(&mut cluster.spec, step));
             }
             Step::Freeze(number) => {
@@ -298,6 +304,9 @@ impl World {
 fn wish(spec: &mut GuestClusterSpec, step: Step) {
     match step {
         Step::Scale(replicas) => spec.control_plane.replicas = replicas,
+        Step::Rename(number) => {
+            spec.control_plane.endpoint.host = Some(format!("api-{number}.example.com"));
+        }
         Step::Upgrade(patch) => {
             let wanted = format!("v1.36.{patch}");
             if wanted > spec.version {

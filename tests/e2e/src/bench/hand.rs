@@ -54,10 +54,7 @@ pub(super) async fn by_hand(
     let machine = |pool: &Pool, n: u32| guestcluster_api::names::machine(name, &pool.name, n);
     hand.start(members, &machine(members, 1), true).await?;
     hand.nodes(1, false).await?;
-    let endpoint = (&*hand.endpoint.host, hand.endpoint.port);
-    for object in render::flannel(&hand.wanted, endpoint) {
-        hand.apply(&hand.guest, &object).await?;
-    }
+    hand.connect().await?;
     if let Some(pool) = pool(Role::Worker) {
         for n in 1..=workers {
             hand.start(pool, &machine(pool, n), false).await?;
@@ -75,7 +72,50 @@ pub(super) async fn by_hand(
     Ok(took)
 }
 
+/// How long a control-plane machine and a worker take on average from their first object to their Ready
+/// Node, when three of each join a guest one after another and nothing else happens. The first of the
+/// control plane is its birth and does not count.
+pub(super) async fn bare_joins(stage: &Stage, name: &str) -> anyhow::Result<(Duration, Duration)> {
+    Cluster::new(stage, NAMESPACE, name).namespace().await?;
+    let hand = Hand::prepare(stage, name, (3, 3)).await?;
+    let pool = |role| hand.wanted.pools.iter().find(move |pool| pool.role == role);
+    let members = pool(Role::ControlPlane).context("no control plane")?;
+    let workers = pool(Role::Worker).context("no workers")?;
+    let machine = |pool: &Pool, n: u32| guestcluster_api::names::machine(name, &pool.name, n);
+    hand.start(members, &machine(members, 1), true).await?;
+    hand.nodes(1, false).await?;
+    hand.connect().await?;
+    hand.nodes(1, true).await?;
+    let mut there = 1;
+    let (mut of_members, mut of_workers) = (Duration::ZERO, Duration::ZERO);
+    for (pool, numbers, sum) in [
+        (members, 2..=3, &mut of_members),
+        (workers, 1..=3, &mut of_workers),
+    ] {
+        for n in numbers {
+            let started = Instant::now();
+            let name = machine(pool, n);
+            hand.start(pool, &name, false).await?;
+            hand.joined(&name).await?;
+            there += 1;
+            hand.nodes(there, true).await?;
+            *sum += started.elapsed();
+        }
+    }
+    hand.tidy(name).await?;
+    Ok((of_members / 2, of_workers / 3))
+}
+
 impl<'a> Hand<'a> {
+    /// Gives the guest its pod network.
+    async fn connect(&self) -> anyhow::Result<()> {
+        let endpoint = (&*self.endpoint.host, self.endpoint.port);
+        for object in render::flannel(&self.wanted, endpoint) {
+            self.apply(&self.guest, &object).await?;
+        }
+        Ok(())
+    }
+
     async fn prepare(
         stage: &'a Stage,
         name: &str,

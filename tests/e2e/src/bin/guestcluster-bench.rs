@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Parser, ValueEnum};
-use guestcluster_e2e::bench::{Figures, fleet, guest};
+use guestcluster_e2e::bench::{Figures, fleet, guest, life};
 use guestcluster_e2e::guest::install_operator;
 use guestcluster_e2e::stage::{Place, Stage};
 use guestcluster_infra::progress::Progress;
@@ -18,7 +18,7 @@ struct Arguments {
     /// Write the figures as a flat JSON object.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// How often group guest measures each size; the median counts.
+    /// How often groups guest and life measure each thing; the median counts.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// The operator's static binary.
@@ -36,6 +36,8 @@ struct Arguments {
 enum Group {
     /// Time to a Ready guest, beside a yardstick driven by hand.
     Guest,
+    /// What upgrades, repairs and other changes take, beside bare joins.
+    Life,
     /// Memory and pace with 200 guests on paper.
     Fleet,
 }
@@ -44,7 +46,17 @@ impl Group {
     const fn name(self) -> &'static str {
         match self {
             Self::Guest => "guest",
+            Self::Life => "life",
             Self::Fleet => "fleet",
+        }
+    }
+
+    /// Five members take five hosts.
+    const fn hosts(self) -> u8 {
+        match self {
+            Self::Guest => 4,
+            Self::Life => 5,
+            Self::Fleet => 100,
         }
     }
 
@@ -60,7 +72,7 @@ async fn main() -> anyhow::Result<()> {
         return measure(&arguments, group).await;
     }
     let groups = match arguments.groups.as_slice() {
-        [] => vec![Group::Guest, Group::Fleet],
+        [] => vec![Group::Guest, Group::Life, Group::Fleet],
         groups => groups.to_vec(),
     };
     let mut all = serde_json::Map::new();
@@ -81,7 +93,7 @@ async fn enter(
 ) -> anyhow::Result<serde_json::Map<String, serde_json::Value>> {
     let options = UpOptions {
         name: group.infra(),
-        hosts: if group == Group::Fleet { 100 } else { 4 },
+        hosts: group.hosts(),
         paper: group == Group::Fleet,
         operator_binary: Some(arguments.operator.clone()),
     };
@@ -108,6 +120,7 @@ async fn measure(arguments: &Arguments, group: Group) -> anyhow::Result<()> {
     let mut figures = Figures::default();
     match group {
         Group::Guest => guest::run(&stage, &mut figures, arguments.rounds).await?,
+        Group::Life => life::run(&stage, &mut figures, arguments.rounds).await?,
         Group::Fleet => fleet::run(&stage, &mut figures).await?,
     }
     figures.write(&file)

@@ -24,7 +24,8 @@ pub async fn endpoints_of_every_type_serve(stage: &Stage) -> anyhow::Result<()> 
     let ported = Cluster::new(stage, NAMESPACE, "ported");
     let external = Cluster::new(stage, NAMESPACE, "balanced");
     inner.namespace().await?;
-    let node = node_address(stage).await?;
+    let nodes = node_addresses(stage).await?;
+    let node = nodes.into_iter().next().context("no host has an address")?;
     let balancer = own_balancer(&external).await?;
     let etcd = json!({ "cpu": 2, "memory": "4Gi", "etcdDisk": { "size": "2Gi" } });
     make(&inner, json!({ "type": "ClusterIP" }), etcd).await?;
@@ -105,8 +106,8 @@ async fn interrupt(stage: &Stage, cluster: &Cluster<'_>) -> anyhow::Result<()> {
     .map(drop)
 }
 
-/// An address of a host, behind which node ports are.
-async fn node_address(stage: &Stage) -> anyhow::Result<String> {
+/// Addresses of hosts, behind which node ports are.
+pub(crate) async fn node_addresses(stage: &Stage) -> anyhow::Result<Vec<String>> {
     let nodes = Api::<Node>::all(stage.client())
         .list(&ListParams::default())
         .await?;
@@ -114,11 +115,8 @@ async fn node_address(stage: &Stage) -> anyhow::Result<String> {
         .items
         .into_iter()
         .filter_map(|node| node.status?.addresses);
-    addresses
-        .flatten()
-        .find(|address| address.type_ == "InternalIP")
-        .map(|address| address.address)
-        .context("no host has an InternalIP")
+    let inner = addresses.flatten().filter(|a| a.type_ == "InternalIP");
+    Ok(inner.map(|address| address.address).collect())
 }
 
 /// A balancer that is not the operator's: here a Service of the user's, before the cluster's

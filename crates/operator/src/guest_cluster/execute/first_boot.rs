@@ -11,6 +11,7 @@ use guestcluster_bootstrap::{
 use guestcluster_pki::{BootstrapToken, ClusterPki, ServiceAccountKeys};
 use guestcluster_planner::Wanted;
 use guestcluster_planner::action::{Authority, FirstBoot, UserData, Victim};
+use guestcluster_planner::decide::endpoint::{asked_for, server};
 use guestcluster_planner::wanted::Pool;
 use guestcluster_shell::clock::monotonic;
 use k8s_openapi::api::core::v1::Secret;
@@ -63,7 +64,7 @@ impl Context {
         if joins {
             self.create_token(round, &token, &recipe.machine).await?;
         }
-        let metadata = annotated(&recipe.metadata, token.id());
+        let metadata = annotated(recipe, token.id());
         let made = self
             .create_secret(round, (&metadata, OPAQUE), &document.to_secret())
             .await?;
@@ -82,12 +83,17 @@ impl Context {
     ) -> Result<(), Error> {
         let config = restart_config(round, machine, role)?;
         let document = scrubbed(&config).map_err(|error| unfit(machine, &error))?;
-        let metadata = json!({
+        let mut metadata = json!({
             "name": secret.name,
             "uid": secret.uid,
             "resourceVersion": secret.resource_version,
             "annotations": { labels::SCRUBBED: "true" },
         });
+        // What is not stated again is lost.
+        let former = round.seen.secrets.get(&secret.name);
+        if let Some(server) = former.and_then(|secret| secret.server.as_ref()) {
+            metadata["annotations"][labels::SERVER] = json!(server);
+        }
         let data = document.to_secret();
         let body = secret_body(metadata, OPAQUE, &data);
         let api = Api::<PartialObjectMeta<Secret>>::namespaced(
@@ -161,8 +167,9 @@ fn draw_token() -> Result<BootstrapToken, Error> {
 }
 
 /// Metadata of a first-boot Secret that carries a token.
-fn annotated(metadata: &Value, token: &str) -> Value {
-    let mut metadata = metadata.clone();
+fn annotated(recipe: &UserData, token: &str) -> Value {
+    let mut metadata = recipe.metadata.clone();
+    metadata["annotations"][labels::SERVER] = json!(server(&recipe.endpoint));
     metadata["annotations"][labels::TOKEN_ID] = json!(token);
     metadata["annotations"][labels::SCRUBBED] = json!("false");
     metadata
@@ -200,7 +207,7 @@ fn restart_config(round: &Round<'_>, machine: &str, role: Role) -> Result<Machin
         machine: machine.to_owned(),
         reason,
     };
-    let endpoint = guestcluster_planner::decide::endpoint(wanted, round.seen)
+    let endpoint = asked_for(wanted, round.seen)
         .ok_or_else(|| Error::Gone("the guest has no endpoint any more".to_owned()))?;
     let service_address = match role {
         Role::Worker => None,
@@ -247,10 +254,18 @@ fn cluster_config(
 }
 
 /// kubeadm's configuration as control-plane joins read it.
-pub(super) fn configuration(wanted: &Wanted, endpoint: &(String, u16)) -> Result<String, Error> {
+pub(super) fn configuration(
+    wanted: &Wanted,
+    endpoint: &(String, u16),
+    names: &[String],
+) -> Result<String, Error> {
     let unfit = |error| unfit("a control-plane machine", &error);
     let cluster = cluster_config(wanted, endpoint).map_err(unfit)?;
-    cluster_configuration(&cluster, &components(wanted)).map_err(unfit)
+    let components = Components {
+        cert_sans: names.to_vec(),
+        ..components(wanted)
+    };
+    cluster_configuration(&cluster, &components).map_err(unfit)
 }
 
 /// Labels that a kubelet may give its own Node. Those of Kubernetes' own domains, which it may

@@ -6,6 +6,7 @@ use guestcluster_pki::{
     CertificateAuthority, ClientProfile, Kubeconfig, SecretData, ServiceAccountKeys, Validity,
 };
 use guestcluster_planner::action::{Authority, Victim};
+use guestcluster_planner::decide::endpoint::server;
 use guestcluster_shell::clock::monotonic;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::Role;
@@ -63,7 +64,8 @@ impl Context {
         let credentials = authority
             .issue_client(ClientProfile::Admin, validity)
             .map_err(Error::Minting)?;
-        let server = format!("https://{}:{}", endpoint.0, endpoint.1);
+        let address = server(endpoint);
+        let server = format!("https://{address}");
         let kubeconfig = Kubeconfig {
             cluster,
             server: &server,
@@ -74,6 +76,7 @@ impl Context {
         let mut metadata = metadata.clone();
         let renew_at = round.now + round.subject.wanted.certificate_life.min(A_YEAR) * 2 / 3;
         metadata["annotations"][labels::RENEW_AT] = json!(renew_at.to_string());
+        metadata["annotations"][labels::SERVER] = json!(address);
         if let Some(former) = former {
             return self
                 .replace_kubeconfig(round, (metadata, former), &data)

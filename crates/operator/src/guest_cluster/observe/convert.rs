@@ -39,6 +39,7 @@ pub(super) fn secret<K: Resource>(object: &K) -> Secret {
         renew_at: annotations
             .get(labels::RENEW_AT)
             .and_then(|time| time.parse().ok()),
+        server: annotations.get(labels::SERVER).cloned(),
     }
 }
 

@@ -9,7 +9,6 @@ use guestcluster_planner::action::Authority;
 use guestcluster_planner::observed::{Meta, Observed, Probe};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::{Instant, monotonic};
-use k8s_openapi::jiff::Timestamp;
 
 use super::Subject;
 use crate::doors::Door;
@@ -26,8 +25,8 @@ const WAVERING: Duration = Duration::from_secs(1);
 /// The longest that a guest which does not answer is left alone while something is on its way.
 const SILENT: Duration = Duration::from_secs(15);
 
-/// How long the end of a certificate is believed.
-const LASTING: Duration = Duration::from_secs(3600);
+/// A name that kubeadm puts into the certificate of every API server, whatever its endpoint is called.
+const KUBERNETES: &str = "kubernetes";
 
 /// How soon an eviction that was refused is asked for again, as kubectl does.
 const RETRY: Duration = Duration::from_secs(5);
@@ -94,36 +93,7 @@ impl Context {
             pod.refused = refusal.map(|refusal| refusal.why.clone());
             pod.due = refusal.is_none_or(|r| time.saturating_duration_since(r.at) >= RETRY);
         }
-        seen.certificates_end = self.certificates(subject, seen, memory).await;
-    }
-
-    /// When the certificates of control-plane machines end: asked once of each, and then seldom, since
-    /// a person may renew them in place.
-    async fn certificates(
-        &self,
-        subject: &Subject<'_>,
-        seen: &Observed,
-        memory: &mut Memory,
-    ) -> BTreeMap<String, Timestamp> {
-        let time = monotonic();
-        let old = |asked: Instant| time.saturating_duration_since(asked) >= LASTING;
-        memory
-            .certificates
-            .retain(|machine, (asked, _)| seen.vms.contains_key(machine) && !old(*asked));
-        for (machine, door) in api_doors(subject.key, seen) {
-            let is_ready = seen.vms.get(&machine).is_some_and(|vm| vm.ready);
-            if !is_ready || memory.certificates.contains_key(&machine) {
-                continue;
-            }
-            if let Ok(shown) = self.doors.certificate(&door).await
-                && let Ok(end) = Timestamp::from_second(shown.not_after())
-            {
-                memory.certificates.insert(machine, (time, end));
-            }
-        }
-        let ends = memory.certificates.iter();
-        ends.map(|(machine, (_, end))| (machine.clone(), *end))
-            .collect()
+        seen.certificates = self.certificates(subject, seen, memory).await;
     }
 
     async fn ask_guest(
@@ -235,7 +205,6 @@ pub(in crate::guest_cluster) fn endpoint_door(
     let cluster = &*subject.key.name;
     let service = seen.services.get(&names::endpoint_service(cluster))?;
     let port = subject.wanted.endpoint().port;
-    let (host, _) = guestcluster_planner::decide::endpoint(subject.wanted, seen)?;
     let direct = runs(seen).next().filter(|_| seen.serving.is_empty());
     let (address, port) = match direct {
         Some((_, address)) => (address, i32::from(API_SERVER_PORT)),
@@ -243,13 +212,13 @@ pub(in crate::guest_cluster) fn endpoint_door(
     };
     door(subject.key, seen, Authority::Kubernetes).map(|door| Door {
         url: format!("https://{address}:{port}"),
-        server_name: Some(host),
+        server_name: Some(KUBERNETES.to_owned()),
         ..door
     })
 }
 
 /// The ways to the API servers of control-plane machines, by machine.
-fn api_doors(key: &NamespacedName, seen: &Observed) -> BTreeMap<String, Door> {
+pub(super) fn api_doors(key: &NamespacedName, seen: &Observed) -> BTreeMap<String, Door> {
     let Some(door) = door(key, seen, Authority::Kubernetes) else {
         return BTreeMap::new();
     };

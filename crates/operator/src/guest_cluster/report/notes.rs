@@ -117,6 +117,7 @@ fn news(action: &Action) -> Option<News> {
         ),
         Action::MintKubeconfig { .. } => (Severity::Normal, "KubeconfigCreated", None),
         Action::ApplyCni { .. } => (Severity::Normal, "PodNetworkApplied", None),
+        Action::MoveEndpoint { .. } => (Severity::Normal, "EndpointMoved", None),
         Action::UpgradeAddons { .. } => (Severity::Normal, "AddonsUpgraded", None),
         Action::AddFinalizer
         | Action::RemoveFinalizer

@@ -55,8 +55,7 @@ fn depart(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) -> Resul
     }
     quiet(context, machine)?;
     drain::step(context, draft, (machine, why))?;
-    leave_endpoint(context, draft, machine)?;
-    hand_over(context, draft, machine)?;
+    withdraw(context, draft, machine)?;
     if why == Departure::Evicted {
         return stop(draft, machine);
     }
@@ -101,6 +100,16 @@ pub(super) fn enter_endpoint(draft: &mut Draft, machine: &MachineView<'_>) {
             out_since: None,
         });
     }
+}
+
+/// Nobody asks it any more, neither clients nor its peers.
+pub(super) fn withdraw(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    machine: &MachineView<'_>,
+) -> Result<(), Wait> {
+    leave_endpoint(context, draft, machine)?;
+    hand_over(context, draft, machine)
 }
 
 /// The last one that serves stays to the end: without it nobody would.

@@ -142,16 +142,29 @@ pub(super) fn certificates(facts: &Facts<'_>) -> Verdict {
 }
 
 pub(super) fn endpoint_ready(facts: &Facts<'_>) -> Verdict {
-    match endpoint(facts.wanted, facts.seen) {
-        Some((host, port)) => yes(
-            Reason::Settled,
-            format!("the guest API is at {host}:{port}"),
-        ),
-        None => held(facts, &[Reason::EndpointPending]).unwrap_or_else(|| {
+    let (Some(new), Some(now)) = (
+        endpoint::asked_for(facts.wanted, facts.seen),
+        facts.status.endpoint.as_deref(),
+    ) else {
+        return held(facts, &[Reason::EndpointPending]).unwrap_or_else(|| {
             no(
                 Reason::EndpointPending,
                 "the endpoint Service is not there yet",
             )
-        }),
+        });
+    };
+    let next = endpoint::server(&new);
+    if next == now {
+        return yes(Reason::Settled, format!("the guest API is at {now}"));
     }
+    let strangers = endpoint::strangers(facts.seen, facts.machines, &new.0);
+    yes(
+        Reason::Outdated,
+        format!(
+            "the guest API is at {now}, and at {next} once certificates of the whole control plane \
+             vouch for {}: not yet {}",
+            new.0,
+            strangers.join(", ")
+        ),
+    )
 }

@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use guestcluster_api::labels::Role;
 use guestcluster_planner::action::{Action, Kind, Victim};
+use guestcluster_planner::machines::recorded;
 use guestcluster_planner::observed::Observed;
 use guestcluster_planner::{Plan, Wanted};
 
@@ -126,11 +127,14 @@ impl World {
         self.laws.down = down;
     }
 
-    /// A machine is made ready to go only if status tells that it leaves, or its host is drained.
+    /// A machine is made ready to go only if status tells that it leaves or was given up, or its host is
+    /// drained.
     fn check_told(&mut self, seen: &Observed, machine: &str) {
         let instance = seen.instances.get(machine);
         let evicted = instance.is_some_and(|instance| instance.evicted_from.is_some());
-        if !evicted && !self.is_told_to_leave(machine) {
+        let status = self.status();
+        let given_up = recorded(&status).any(|m| m.name == machine && m.phase == "Failed");
+        if !evicted && !given_up && !self.is_told_to_leave(machine) {
             self.complain(format!("{machine} was made ready to go untold"));
         }
     }
