@@ -21,6 +21,9 @@ pub const KUBELET_PORT: u16 = 10250;
 /// The most hosts that the plan has addresses for.
 pub const MAX_HOSTS: u8 = 250;
 
+/// The addresses of the load balancer.
+pub const LOAD_BALANCER_RANGE: &str = "10.79.0.0/24";
+
 /// The address of the kubelet of host number `host`, counted from 1.
 pub fn kubelet(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 78, 0, host)

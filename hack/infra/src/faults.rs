@@ -82,6 +82,10 @@ pub enum Fault {
     StopApiServer,
     /// The infrastructure's API server is back.
     StartApiServer,
+    /// The load balancer is dead: packets to its addresses vanish, and nobody is told.
+    StopLoadBalancer,
+    /// The load balancer forwards again.
+    StartLoadBalancer,
     /// New Services of a namespace, or one Service (`namespace/name`), get no address.
     MuteLoadBalancer(String),
     /// They get one again.
@@ -113,6 +117,8 @@ pub const USAGE: &[&str] = &[
     "start-virt-api",
     "stop-api-server",
     "start-api-server",
+    "stop-load-balancer",
+    "start-load-balancer",
     "mute-load-balancer NAMESPACE[/SERVICE]",
     "unmute-load-balancer NAMESPACE[/SERVICE]",
 ];
@@ -157,6 +163,8 @@ impl FromStr for Fault {
             ["start-virt-api"] => Self::StartVirtApi,
             ["stop-api-server"] => Self::StopApiServer,
             ["start-api-server"] => Self::StartApiServer,
+            ["stop-load-balancer"] => Self::StopLoadBalancer,
+            ["start-load-balancer"] => Self::StartLoadBalancer,
             ["mute-load-balancer", scope] => Self::MuteLoadBalancer(scope.to_owned()),
             ["unmute-load-balancer", scope] => Self::UnmuteLoadBalancer(scope.to_owned()),
             _ => anyhow::bail!("no such fault; write one of:\n  {}", USAGE.join("\n  ")),
@@ -206,6 +214,8 @@ impl Breaker<'_> {
             Fault::StartVirtApi => self.supervisor.release(VIRT_API),
             Fault::StopApiServer => self.supervisor.hold(API_SERVER),
             Fault::StartApiServer => self.supervisor.release(API_SERVER),
+            Fault::StopLoadBalancer => self.centre.network.set_load_balancer(false).await,
+            Fault::StartLoadBalancer => self.centre.network.set_load_balancer(true).await,
             Fault::MuteLoadBalancer(scope) => {
                 self.centre.muted.send_modify(|muted| muted.extend([scope]));
                 Ok(())

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use crate::addresses::{self, MAX_HOSTS, ROUTER};
+use crate::addresses::{self, LOAD_BALANCER_RANGE, MAX_HOSTS, ROUTER};
 use crate::cache::hexadecimal;
 use ip::{batch, ip};
 use pool::Pool;
@@ -34,6 +34,7 @@ pub struct Network {
     name: String,
     pool: Mutex<Pool>,
     severed: Mutex<BTreeSet<Pair>>,
+    balancer_is_dead: tokio::sync::Mutex<bool>,
 }
 
 impl Network {
@@ -52,6 +53,7 @@ impl Network {
             name: name.to_owned(),
             pool: Mutex::default(),
             severed: Mutex::default(),
+            balancer_is_dead: tokio::sync::Mutex::default(),
         };
         let namespace = network.namespace();
         ip(&["netns", "add", &namespace]).await?;
@@ -83,6 +85,7 @@ impl Network {
             name: name.to_owned(),
             pool: Mutex::default(),
             severed: Mutex::default(),
+            balancer_is_dead: tokio::sync::Mutex::default(),
         })
     }
 
@@ -176,6 +179,29 @@ impl Network {
     /// When the member has no port.
     pub async fn restore(&self, member: &str) -> Result<()> {
         batch(&self.namespace(), &plug_script(&port_name(member))).await
+    }
+
+    /// Makes all packets to load balancers vanish, from machines and from programs of the data centre alike, or lets
+    /// them through again.
+    ///
+    /// The table `mangle` comes before kube-proxy has translated their addresses, so that connections that stand
+    /// already are dead too.
+    ///
+    /// # Errors
+    /// When `iptables` fails.
+    pub async fn set_load_balancer(&self, alive: bool) -> Result<()> {
+        let mut is_dead = self.balancer_is_dead.lock().await;
+        if *is_dead != alive {
+            return Ok(());
+        }
+        let change = if alive { "-D" } else { "-I" };
+        for chain in ["PREROUTING", "OUTPUT"] {
+            let command = ["iptables", "-w", "-t", "mangle", change, chain];
+            let rule = ["-d", LOAD_BALANCER_RANGE, "-j", "DROP"];
+            inside(&self.namespace(), &[&command[..], &rule].concat()).await?;
+        }
+        *is_dead = !alive;
+        Ok(())
     }
 
     /// Removes every namespace of this infrastructure. Safe to call again.
@@ -287,7 +313,7 @@ link set void0 up
 link set void1 up
 addr add 10.99.0.1/30 dev void0
 route add default via 10.99.0.2 dev void0 src {ROUTER}
-route add local 10.79.0.0/24 dev lo src {ROUTER}
+route add local {LOAD_BALANCER_RANGE} dev lo src {ROUTER}
 {}
 ",
         hosts.join("\n")
