@@ -14,6 +14,7 @@ use guestcluster_planner::Action;
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::apply::{StatusWrite, TIMES, equal_ignoring};
 use guestcluster_shell::clock::monotonic;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 
 use super::execute::{ACTION, Done};
@@ -148,6 +149,16 @@ impl Context {
     }
 }
 
+/// A pause that status tells of holds back status too, as it holds back all writes.
+fn stays_paused(before: &GuestClusterStatus, after: &GuestClusterStatus) -> bool {
+    let paused = |status: &GuestClusterStatus| {
+        let paused =
+            |c: &Condition| c.type_ == ConditionType::Paused.as_str() && c.status == "True";
+        status.conditions.iter().any(paused)
+    };
+    paused(before) && paused(after) && before.observed_generation == after.observed_generation
+}
+
 /// Whether `after` is worth a write, given what is written and how long ago that was.
 fn decide(
     before: Option<&GuestClusterStatus>,
@@ -157,6 +168,9 @@ fn decide(
     let Some(before) = before else {
         return Ok(Decision::Write);
     };
+    if stays_paused(before, after) {
+        return Ok(Decision::Skip);
+    }
     let value =
         |status| serde_json::to_value(status).map_err(|error| Error::Malformed(error.to_string()));
     if equal_ignoring(&value(before)?, &value(after)?, TIMES) {
@@ -236,6 +250,27 @@ mod tests {
             decide(Some(&status("False", 0)), &after, age).unwrap(),
             decision
         );
+    }
+
+    fn paused(generation: i64, ready: i32) -> GuestClusterStatus {
+        let mut status = with(|s| s.control_plane.ready = ready);
+        "Paused".clone_into(&mut status.conditions[0].type_);
+        "True".clone_into(&mut status.conditions[0].status);
+        status.observed_generation = Some(generation);
+        status
+    }
+
+    #[rstest]
+    #[case::it_goes_on(paused(2, 1), paused(2, 0), Decision::Skip)]
+    #[case::it_begins(with(|s| s.observed_generation = Some(1)), paused(2, 1), Decision::Write)]
+    #[case::the_specification_changes(paused(2, 1), paused(3, 1), Decision::Write)]
+    #[case::it_ends(paused(2, 1), with(|s| s.observed_generation = Some(3)), Decision::Write)]
+    fn a_pause_that_is_told_of_holds_back_status(
+        #[case] before: GuestClusterStatus,
+        #[case] after: GuestClusterStatus,
+        #[case] decision: Decision,
+    ) {
+        assert_eq!(decide(Some(&before), &after, None).unwrap(), decision);
     }
 
     #[rstest]
