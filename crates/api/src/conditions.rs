@@ -155,6 +155,8 @@ reasons! {
     CertificatesPending,
     /// The endpoint Service has no address yet.
     EndpointPending,
+    /// The guest serves, but nobody gets through to it at its endpoint.
+    EndpointUnreachable,
     /// No disk image yet, or its import failed.
     ImagePending,
     /// No machine has initialised the control plane yet.

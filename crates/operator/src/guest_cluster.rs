@@ -165,7 +165,7 @@ impl Context {
         self.memories.set_settled(key, is_settled(&plan, requeue));
         done.outcome?;
         let probes = &memory.probes;
-        let wavers = probes.guest.wavers() || probes.etcd.wavers();
+        let wavers = probes.wavers();
         let again = [postponed?, wavers.then_some(WAVERING)];
         Ok(again.into_iter().flatten().fold(requeue, sooner))
     }

@@ -51,12 +51,21 @@ pub struct Probes {
     pub guest: Asked<Guest>,
     /// Of its etcd.
     pub etcd: Asked<Etcd>,
+    /// Of whoever is behind the address that users and workers dial.
+    pub endpoint: Asked<()>,
     /// Members answered for themselves, and none knew a leader.
     pub quorum_lost: bool,
     /// `kubeadm init` was seen to have come to its end.
     pub init_finished: bool,
     /// When they were asked for.
     pub asked: Option<Instant>,
+}
+
+impl Probes {
+    /// One of the answers that count was not confirmed when last asked for.
+    pub fn wavers(&self) -> bool {
+        self.guest.wavers() || self.etcd.wavers() || self.endpoint.wavers()
+    }
 }
 
 /// What was asked, and what came of it.

@@ -22,7 +22,9 @@ use guestcluster_bootstrap::console::{self, Boot};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::departure::Departure;
-use crate::observed::{Disk, EtcdMember, GuestNode, Instance, Meta, Observed, Secret, Service, Vm};
+use crate::observed::{
+    Disk, EtcdMember, GuestNode, Instance, Meta, Observed, Probe, Secret, Service, Vm,
+};
 use crate::wanted::Wanted;
 
 /// Where a machine is in its life.
@@ -101,6 +103,8 @@ pub struct MachineView<'a> {
     pub instance_age: SignedDuration,
     /// Its host is known to be dead.
     pub host_is_dead: bool,
+    /// It cannot reach the guest's API, however well it is: nobody gets through at the endpoint.
+    pub is_cut_off: bool,
 }
 
 /// How long a machine that came back before it joined may keep silent. Its console usually tells
@@ -226,10 +230,12 @@ impl MachineView<'_> {
         self.vm.is_none() && self.instance.is_none()
     }
 
-    /// Since when it has not served, as far as that is known.
+    /// Since when it has not served, as far as that is known and its own fault. A worker behind a dead
+    /// endpoint is as well as its successor would be, which could not even join.
     pub fn unhealthy_since(&self, now: Timestamp) -> Option<Timestamp> {
         let since = self.previous.and_then(|p| p.unhealthy_since.as_ref());
-        (self.phase() == Phase::Unhealthy).then(|| since.map_or(now, |since| since.0))
+        (self.phase() == Phase::Unhealthy && !self.is_cut_off)
+            .then(|| since.map_or(now, |since| since.0))
     }
 
     /// Where it is in its life.
@@ -378,6 +384,7 @@ impl<'a> Facts<'_, 'a> {
             asked: !self.begun || (guest.is_some() && (etcd.is_some() || !control_plane)),
             instance_age: made.map_or(SignedDuration::ZERO, |made| self.now.duration_since(made)),
             host_is_dead: host.is_some_and(|host| !is_alive(host)),
+            is_cut_off: !control_plane && matches!(seen.endpoint, Probe::Unreachable(_)),
         })
     }
 }

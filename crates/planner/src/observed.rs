@@ -66,6 +66,8 @@ pub struct Observed {
     pub guest: Probe<Guest>,
     /// The guest's etcd.
     pub etcd: Probe<Etcd>,
+    /// A connection to the endpoint, at the address that users and workers dial.
+    pub endpoint: Probe<()>,
     /// The certificate of each control-plane machine's API server, as far as it was asked.
     pub certificates: BTreeMap<String, Certificate>,
     /// Addresses to which the endpoint Service leads now.

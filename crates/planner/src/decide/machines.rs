@@ -60,7 +60,8 @@ fn pause(context: &Context<'_>, fresh: bool) -> SignedDuration {
                 | Phase::Leaving
         )
     };
-    let silent = matches!(context.seen.guest, Probe::Unreachable(_));
+    let silent = matches!(context.seen.guest, Probe::Unreachable(_))
+        || matches!(context.seen.endpoint, Probe::Unreachable(_));
     if fresh || phases().any(on_its_way) {
         SignedDuration::from_millis(500)
     } else if silent || phases().any(|phase| phase == Phase::Unhealthy) {

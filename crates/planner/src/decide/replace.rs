@@ -130,8 +130,10 @@ fn may_enter(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
 }
 
 /// A member or Node that belongs to no machine of ours: a person deleted all that was left of its
-/// machine. A learner would block every later join and has no vote to lose; a voter goes if the others
-/// are a quorum.
+/// machine, or added the member by hand. A learner would block every later join and has no vote to
+/// lose; a voter goes if the others are a quorum. One that has not started has no name, and none of our
+/// machines will ever start it: its address is none of theirs. A voter that runs under a name of its
+/// own is somebody's wish.
 fn remove_orphans(context: &Context<'_>, draft: &mut Draft) {
     let Some(etcd) = context.seen.etcd.known().filter(|_| context.initialised()) else {
         return;
@@ -149,11 +151,18 @@ fn remove_orphans(context: &Context<'_>, draft: &mut Draft) {
             names::CONTROL_PLANE_POOL,
             &member.name,
         );
-        let goes = member.learner || (named.is_some() && spares(etcd, member, true));
+        let is_nobodys = named.is_some() || member.name.is_empty();
+        let goes = member.learner || (is_nobodys && spares(etcd, member, true));
         goes && !ours(member)
     };
     if let Some(member) = etcd.members.iter().find(is_lost) {
-        remove_member(draft, member, "a machine that is gone");
+        // Events of one series differ in whom they are about alone.
+        let whose = if member.name.is_empty() {
+            format!("no machine of ours ({})", member.peer_urls.join(", "))
+        } else {
+            member.name.clone()
+        };
+        remove_member(draft, member, &whose);
         return;
     }
     let Some(guest) = context.seen.guest.known() else {

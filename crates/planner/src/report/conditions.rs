@@ -102,9 +102,13 @@ pub(super) fn invalid(
 /// outage stands, or status would be written for as long as it lasts.
 fn steady(type_: ConditionType, verdict: Verdict, previous: &[Condition]) -> Verdict {
     let (truth, reason, message) = verdict;
+    let is_silence = matches!(
+        reason,
+        Reason::GuestUnreachable | Reason::EndpointUnreachable
+    );
     let before = previous.iter().find(|c| {
         let same = c.status == truth.as_str() && c.reason == reason.as_str();
-        c.type_ == type_.as_str() && same && reason == Reason::GuestUnreachable
+        c.type_ == type_.as_str() && same && is_silence
     });
     (truth, reason, before.map_or(message, |c| c.message.clone()))
 }

@@ -50,6 +50,7 @@ impl World {
             } else {
                 Probe::NotAsked
             },
+            endpoint: Probe::NotAsked,
             consoles: self.consoles(),
             certificates: self.certificates(),
             serving: self.served_addresses(),

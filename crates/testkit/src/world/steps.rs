@@ -3,7 +3,7 @@
 use guestcluster_api::{GuestClusterSpec, GuestClusterStatus};
 use guestcluster_planner::action::Kind;
 use guestcluster_planner::wanted::Settings;
-use guestcluster_planner::{Plan, Wanted, report};
+use guestcluster_planner::{Observed, Plan, Wanted, report};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Fault, World};
@@ -220,6 +220,11 @@ impl World {
 
     /// What the operator would plan and say now.
     pub fn consider(&self) -> (Plan, GuestClusterStatus) {
+        self.consider_seeing(&self.observe())
+    }
+
+    /// What it would plan and say if it saw something else than the world is.
+    pub fn consider_seeing(&self, seen: &Observed) -> (Plan, GuestClusterStatus) {
         let parsed = self
             .cluster
             .as_ref()
@@ -227,9 +232,9 @@ impl World {
         let Some(Ok(wanted)) = parsed else {
             return (Plan::default(), self.status());
         };
-        let (seen, previous) = (self.observe(), self.status());
-        let plan = guestcluster_planner::plan(&wanted, &seen, &previous, self.now);
-        let status = report::status(&wanted, &seen, &plan, &previous, self.now);
+        let previous = self.status();
+        let plan = guestcluster_planner::plan(&wanted, seen, &previous, self.now);
+        let status = report::status(&wanted, seen, &plan, &previous, self.now);
         (plan, status)
     }
 

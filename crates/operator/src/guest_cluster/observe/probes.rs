@@ -62,20 +62,25 @@ impl Context {
         let probes = &mut memory.probes;
         if stale || is_due(probes, (initialised, settled), time) {
             let known = initialised || probes.init_finished;
-            let asked = futures::future::join3(
+            let asked = futures::future::join4(
                 self.ask_guest(subject, seen),
                 self.ask_etcd(subject, seen),
                 self.ask_init(subject, seen, known),
+                self.ask_endpoint(subject, seen, initialised),
             );
             // While it boots, questions vanish; other clusters must not wait for that.
             let limit = if owed { Duration::MAX } else { UNBORN };
             let asked = tokio::time::timeout(limit, Box::pin(asked)).await;
-            let (guest, (etcd, quorum_lost), finished) = asked.unwrap_or_else(|_elapsed| {
-                let silent = Probe::Unreachable("nothing answers yet".to_owned());
-                (silent, (Probe::NotAsked, false), known)
-            });
+            let (guest, (etcd, quorum_lost), finished, endpoint) =
+                asked.unwrap_or_else(|_elapsed| {
+                    let silent = Probe::Unreachable("nothing answers yet".to_owned());
+                    (silent, (Probe::NotAsked, false), known, Probe::NotAsked)
+                });
             probes.asked = Some(time);
             probes.init_finished = finished;
+            // Where the guest itself is silent, a silent endpoint is no news.
+            let endpoint = guest.known().map_or(Probe::NotAsked, |_| endpoint);
+            probes.endpoint.take_in(endpoint);
             probes.guest.take_in(guest);
             probes.etcd.take_in(etcd);
             probes.quorum_lost = quorum_lost;
@@ -87,6 +92,7 @@ impl Context {
             answer => answer,
         };
         seen.etcd = probes.etcd.answer.clone();
+        seen.endpoint = probes.endpoint.answer.clone();
         seen.quorum_lost = probes.quorum_lost && matches!(seen.etcd, Probe::Unreachable(_));
         for pod in seen.guest_pods_mut() {
             let refusal = memory.refusals.get(&pod.uid);
@@ -111,6 +117,23 @@ impl Context {
             .filter_map(|secret| secret.token_id.clone())
             .collect();
         guest.observe(&tokens).await
+    }
+
+    /// Whether a connection comes about at the address that users and workers dial. All other questions
+    /// go to the endpoint Service itself, past whatever stands before it.
+    async fn ask_endpoint(
+        &self,
+        subject: &Subject<'_>,
+        seen: &Observed,
+        initialised: bool,
+    ) -> Probe<()> {
+        let Some(door) = front_door(subject, seen).filter(|_| initialised) else {
+            return Probe::NotAsked;
+        };
+        match self.doors.certificate(&door).await {
+            Ok(_) => Probe::Known(()),
+            Err(error) => Probe::Unreachable(error.explain()),
+        }
     }
 
     /// Whether `kubeadm init` has come to its end, which is asked until it is `known`.
@@ -189,7 +212,7 @@ fn is_due(probes: &Probes, (initialised, settled): (bool, bool), time: Instant) 
         _ if !initialised => FRESH
             .saturating_mul(1 << (failures / HOPE).min(6))
             .min(SILENT),
-        (true, 0) if !probes.etcd.wavers() => SETTLED,
+        (true, 0) if !probes.wavers() => SETTLED,
         (_, 0) => FRESH,
         _ => WAVERING.saturating_mul(1 << doublings).min(SILENT),
     };
@@ -213,6 +236,20 @@ pub(in crate::guest_cluster) fn endpoint_door(
     door(subject.key, seen, Authority::Kubernetes).map(|door| Door {
         url: format!("https://{address}:{port}"),
         server_name: Some(KUBERNETES.to_owned()),
+        ..door
+    })
+}
+
+/// The way that users and workers take, while somebody is behind it; none if that is the endpoint
+/// Service's own address.
+fn front_door(subject: &Subject<'_>, seen: &Observed) -> Option<Door> {
+    let service = names::endpoint_service(&subject.key.name);
+    let own = seen.services.get(&service)?.cluster_ip.as_ref()?;
+    let (host, port) = guestcluster_planner::decide::endpoint(subject.wanted, seen)?;
+    let differs = host != *own && !seen.serving.is_empty();
+    let door = door(subject.key, seen, Authority::Kubernetes).filter(|_| differs)?;
+    Some(Door {
+        url: format!("https://{host}:{port}"),
         ..door
     })
 }

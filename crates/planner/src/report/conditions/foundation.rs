@@ -11,6 +11,7 @@ use super::{Facts, Truth, Verdict, held, no, yes};
 use crate::action::Authority;
 use crate::decide::{endpoint, objection};
 use crate::machines::MachineView;
+use crate::observed::Probe;
 
 pub(super) fn accepted(facts: &Facts<'_>) -> Verdict {
     if let Some(objection) = objection(facts.wanted, facts.seen, facts.status) {
@@ -153,6 +154,16 @@ pub(super) fn endpoint_ready(facts: &Facts<'_>) -> Verdict {
             )
         });
     };
+    if let Probe::Unreachable(why) = &facts.seen.endpoint {
+        return (
+            Truth::Unknown,
+            Reason::EndpointUnreachable,
+            format!(
+                "the guest serves, but no connection comes about to {now}, which its users and \
+                 workers use: {why}"
+            ),
+        );
+    }
     let next = endpoint::server(&new);
     if next == now {
         return yes(Reason::Settled, format!("the guest API is at {now}"));

@@ -78,6 +78,7 @@ pub(super) fn remediating(facts: &Facts<'_>) -> Verdict {
             why.reason(),
             format!("{machine} is being replaced, because {}", why.words()),
         ),
-        None => no(Reason::Settled, "no machine needs to be replaced"),
+        None => held(facts, &[Reason::HandedOver])
+            .unwrap_or_else(|| no(Reason::Settled, "no machine needs to be replaced")),
     }
 }
