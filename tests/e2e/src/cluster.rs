@@ -18,6 +18,9 @@ use crate::wait::until;
 /// Longest time from an apply to Ready; a 3 + 3 guest takes less than a minute on two idle cores.
 pub const READY: Duration = Duration::from_secs(300);
 
+/// Longest time until status tells what has happened. A host is given up by Kubernetes after a minute.
+const TOLD: Duration = Duration::from_secs(100);
+
 /// A GuestCluster by name.
 pub struct Cluster<'a> {
     /// Where.
@@ -141,7 +144,7 @@ impl<'a> Cluster<'a> {
         words: &[&str],
     ) -> anyhow::Result<()> {
         let what = format!("{type_}={status} {reason} saying {words:?}");
-        until(&what, Duration::from_secs(60), || async {
+        until(&what, TOLD, || async {
             let cluster = self.get().await?;
             let conditions = cluster.status.unwrap_or_default().conditions;
             let found = conditions

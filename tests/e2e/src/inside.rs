@@ -20,6 +20,11 @@ pub struct Member {
 }
 
 #[derive(Deserialize)]
+struct Added {
+    member: Member,
+}
+
+#[derive(Deserialize)]
 struct MemberList {
     members: Vec<Member>,
 }
@@ -54,6 +59,16 @@ impl Cluster<'_> {
             .etcdctl(machine, &["member", "list", "-w", "json"])
             .await?;
         Ok(serde_json::from_str::<MemberList>(&text)?.members)
+    }
+
+    /// Adds a member that nobody will ever start, as a person might, and returns its ID.
+    pub async fn gets_a_stranger(&self, address: &str, learner: bool) -> anyhow::Result<u64> {
+        let machine = self.control_plane().await?.pop().context("no machine")?;
+        let url = format!("--peer-urls=https://{address}:2380");
+        let mut arguments = vec!["member", "add", "stranger", &url, "-w", "json"];
+        arguments.extend(learner.then_some("--learner"));
+        let text = self.etcdctl(&machine, &arguments).await?;
+        Ok(serde_json::from_str::<Added>(&text)?.member.id)
     }
 
     /// The machine whose member leads.

@@ -4,6 +4,9 @@
 mod certificates;
 mod drain;
 mod endpoint;
+mod faults;
+mod hands_off;
+mod host_loss;
 mod operator;
 mod repair;
 mod scale;
@@ -36,10 +39,23 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario!(scale::a_control_plane_grows, foundation),
         scenario!(drain::a_drained_host_loses_no_request, faults),
         scenario!(drain::workers_move_when_their_budgets_allow, faults),
+        scenario!(faults::a_cut_link_replaces_nobody, faults),
+        scenario!(
+            faults::a_guest_serves_without_the_infrastructures_api,
+            faults
+        ),
+        scenario!(faults::members_without_a_machine_are_taken_out, faults),
         scenario!(repair::a_frozen_member_is_replaced, faults),
         scenario!(repair::a_member_with_a_full_disk_is_replaced, faults),
         scenario!(repair::vms_deleted_by_hand_are_replaced),
         scenario!(repair::a_lost_quorum_freezes_everything, faults),
+        scenario!(faults::a_dead_load_balancer_costs_no_machine, faults),
+        scenario!(hands_off::a_paused_cluster_is_left_alone, faults),
+        scenario!(
+            hands_off::a_machine_in_a_persons_hands_is_left_alone,
+            faults
+        ),
+        scenario!(host_loss::a_host_dies_amid_an_upgrade, faults),
         scenario!(scale::a_control_plane_and_a_pool_shrink),
         scenario!(certificates::certificates_are_renewed_in_time),
         scenario!(endpoint::an_endpoint_moves_without_a_lost_request),

@@ -40,6 +40,21 @@ impl Outcome {
         Ok(())
     }
 
+    /// The longest time within which no request began that was answered.
+    pub fn longest_silence(&self) -> Duration {
+        let mut all: Vec<_> = self.0.clone();
+        all.sort();
+        let end = all.last().map(|(begun, _)| *begun);
+        let answered = all.iter().filter(|(_, ok)| *ok).map(|(begun, _)| *begun);
+        let mut before = Duration::ZERO;
+        let gaps = answered.chain(end).map(|begun| {
+            let gap = begun.saturating_sub(before);
+            before = begun;
+            gap
+        });
+        gaps.max().unwrap_or_default()
+    }
+
     /// When the last request began that failed.
     pub fn last_failure(&self) -> Option<Duration> {
         let failed = self.0.iter().filter(|(_, ok)| !ok);

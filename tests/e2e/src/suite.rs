@@ -57,6 +57,8 @@ fn groups() -> Vec<(&'static str, Vec<Scenario>)> {
 
 /// No scenario may take longer; what does has hung.
 const LIMIT: Duration = Duration::from_secs(600);
+/// The same for the longer forms of scenarios.
+const FULL_LIMIT: Duration = Duration::from_secs(1_200);
 
 /// Which scenarios to run.
 pub struct Selection {
@@ -109,6 +111,7 @@ pub fn list(selection: &Selection) {
 pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
     let (mut passed, mut failed) = (0_usize, Vec::new());
     let begun = Instant::now();
+    let limit = if stage.full { FULL_LIMIT } else { LIMIT };
     for (group, scenarios) in groups() {
         for scenario in scenarios.iter().filter(|s| selection.has(group, s.name)) {
             let name = format!("{group}/{}", scenario.name);
@@ -118,8 +121,8 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
             }
             println!("{name} …");
             let started = Instant::now();
-            let outcome = tokio::time::timeout(LIMIT, (scenario.run)(stage)).await;
-            let outcome = outcome.unwrap_or_else(|_| Err(anyhow::anyhow!("not over in {LIMIT:?}")));
+            let outcome = tokio::time::timeout(limit, (scenario.run)(stage)).await;
+            let outcome = outcome.unwrap_or_else(|_| Err(anyhow::anyhow!("not over in {limit:?}")));
             let seconds = started.elapsed().as_secs_f32();
             match outcome {
                 Ok(()) => {

@@ -12,7 +12,7 @@ use crate::stage::Stage;
 use crate::wait::until;
 
 /// How long a machine may be unhealthy in these scenarios, where nobody waits for a person.
-const PATIENCE: &str = "--unhealthy-after=15s";
+pub(super) const PATIENCE: &str = "--unhealthy-after=15s";
 
 /// A member stands still: it is replaced, and etcd has three healthy members again.
 pub async fn a_frozen_member_is_replaced(stage: &Stage) -> anyhow::Result<()> {
@@ -96,7 +96,7 @@ pub async fn a_lost_quorum_freezes_everything(stage: &Stage) -> anyhow::Result<(
 }
 
 /// Waits until etcd has three healthy voters and the machine is none of them.
-async fn has_successor(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<()> {
+pub(super) async fn has_successor(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<()> {
     until(
         "etcd has three others",
         Duration::from_secs(180),
@@ -114,7 +114,7 @@ async fn has_successor(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<(
 }
 
 /// Waits until a machine is gone and the guest is whole again.
-async fn is_replaced(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<()> {
+pub(super) async fn is_replaced(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<()> {
     until(
         &format!("{machine} is gone"),
         Duration::from_secs(180),
