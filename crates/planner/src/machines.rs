@@ -22,9 +22,7 @@ use guestcluster_bootstrap::console::{self, Boot};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::departure::Departure;
-use crate::observed::{
-    Disk, EtcdMember, GuestNode, Instance, Meta, Observed, Probe, Secret, Service, Vm,
-};
+use crate::observed::{Disk, EtcdMember, GuestNode, Instance, Meta, Observed, Secret, Service, Vm};
 use crate::wanted::Wanted;
 
 /// Where a machine is in its life.
@@ -384,7 +382,7 @@ impl<'a> Facts<'_, 'a> {
             asked: !self.begun || (guest.is_some() && (etcd.is_some() || !control_plane)),
             instance_age: made.map_or(SignedDuration::ZERO, |made| self.now.duration_since(made)),
             host_is_dead: host.is_some_and(|host| !is_alive(host)),
-            is_cut_off: !control_plane && matches!(seen.endpoint, Probe::Unreachable(_)),
+            is_cut_off: !control_plane && seen.is_endpoint_dark(),
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use guestcluster_api::{labels, names};
 pub use guestcluster_capacity::{Holding, Host, Quantity, Usage};
 use k8s_openapi::jiff::Timestamp;
 
@@ -79,6 +80,18 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// Nobody gets through at the endpoint: not we, and no worker is heard of either. Where workers are,
+    /// it is our own way there that is cut.
+    pub fn is_endpoint_dark(&self) -> bool {
+        let is_worker = |node: &GuestNode| {
+            let pool = node.labels.get(labels::NODE_POOL);
+            pool.is_some_and(|pool| pool != names::CONTROL_PLANE_POOL)
+        };
+        let nodes = self.guest.known().map(|guest| guest.nodes.values());
+        let heard = nodes.is_some_and(|mut all| all.any(|node| node.ready && is_worker(node)));
+        matches!(self.endpoint, Probe::Unreachable(_)) && !heard
+    }
+
     /// Pods of the guest that stand in the way of drains.
     pub fn guest_pods_mut(&mut self) -> impl Iterator<Item = &mut GuestPod> {
         let guest = match &mut self.guest {

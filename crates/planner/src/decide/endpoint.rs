@@ -62,6 +62,16 @@ pub(crate) fn in_use(
     }
 }
 
+/// `host:port` under which users look for the guest's API: that of the kubeconfig, or the one that it
+/// will have.
+pub fn told_to_users(wanted: &Wanted, seen: &Observed) -> Option<(String, u16)> {
+    let kubeconfig = seen
+        .secrets
+        .get(&secrets::kubeconfig(&wanted.identity.name));
+    let told = kubeconfig.and_then(|secret| parse(secret.server.as_ref()?));
+    told.or_else(|| asked_for(wanted, seen))
+}
+
 /// Control-plane machines whose certificates do not vouch for a host, or are not known.
 pub(crate) fn strangers<'m>(
     seen: &Observed,

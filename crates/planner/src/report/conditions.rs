@@ -221,7 +221,13 @@ fn ready(facts: &Facts<'_>, parts: &BTreeMap<ConditionType, Verdict>) -> Verdict
             .unwrap_or_else(|| no(Reason::DeletingObjects, "the cluster is being deleted"));
     }
     // What is wrong comes before what is not known: the one is usually the cause of the other.
-    let parts = || NEEDED.into_iter().filter_map(|type_| parts.get(&type_));
+    let is_dark = facts.seen.is_endpoint_dark();
+    let counts = |(_, reason, _): &&Verdict| is_dark || *reason != Reason::EndpointUnreachable;
+    let parts = || {
+        NEEDED
+            .into_iter()
+            .filter_map(|type_| parts.get(&type_).filter(counts))
+    };
     let less = [Reason::Degraded, Reason::BootstrapFailed];
     let wrong = parts().find(|part| part.0 == Truth::False || less.contains(&part.1));
     let trouble = wrong.or_else(|| parts().find(|part| part.0 == Truth::Unknown));

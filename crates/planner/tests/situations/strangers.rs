@@ -116,6 +116,16 @@ fn a_worker_behind_a_dead_endpoint_is_not_replaced() {
 }
 
 #[test]
+fn an_endpoint_that_the_operator_alone_does_not_reach_is_no_trouble_of_the_guest() {
+    let world = calm(prod().build());
+    let mut seen = world.observe();
+    seen.endpoint = Probe::Unreachable("no answer".to_owned());
+    let (_, status) = world.consider_seeing(&seen);
+    assert_eq!(condition(&status, "EndpointReady").status, "Unknown");
+    assert_eq!(condition(&status, "Ready").status, "True");
+}
+
+#[test]
 fn status_tells_of_a_machine_in_a_persons_hands() {
     let world = calm(prod().build());
     let mut seen = world.observe();

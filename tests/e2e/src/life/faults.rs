@@ -153,9 +153,12 @@ pub async fn a_dead_load_balancer_costs_no_machine(stage: &Stage) -> anyhow::Res
             .condition_says("EndpointReady", "Unknown", "EndpointUnreachable", &words)
             .await?;
         println!("  status told after {:.0} s", begun.elapsed().as_secs_f32());
-        cluster
-            .condition("Ready", "False", "EndpointUnreachable")
-            .await?;
+        // Until the guest gives up its workers, the way there may be cut for the operator alone.
+        if stage.full {
+            cluster
+                .condition("Ready", "False", "EndpointUnreachable")
+                .await?;
+        }
         cluster
             .condition_says("ControlPlaneAvailable", "True", "Available", &["3 of 3"])
             .await?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use guestcluster_api::names;
 use guestcluster_bootstrap::API_SERVER_PORT;
 use guestcluster_planner::action::Authority;
+use guestcluster_planner::decide::endpoint;
 use guestcluster_planner::observed::{Meta, Observed, Probe};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::{Instant, monotonic};
@@ -245,7 +246,7 @@ pub(in crate::guest_cluster) fn endpoint_door(
 fn front_door(subject: &Subject<'_>, seen: &Observed) -> Option<Door> {
     let service = names::endpoint_service(&subject.key.name);
     let own = seen.services.get(&service)?.cluster_ip.as_ref()?;
-    let (host, port) = guestcluster_planner::decide::endpoint(subject.wanted, seen)?;
+    let (host, port) = endpoint::told_to_users(subject.wanted, seen)?;
     let differs = host != *own && !seen.serving.is_empty();
     let door = door(subject.key, seen, Authority::Kubernetes).filter(|_| differs)?;
     Some(Door {
