@@ -53,12 +53,24 @@ pub enum Error {
     /// An object of the cluster cannot be read, so that what is known of it is half the truth.
     #[error("{0}")]
     Unreadable(String),
+    /// A round failed after actions of it had taken effect.
+    #[error(transparent)]
+    AfterProgress(Box<Error>),
     /// This replica does not lead, or not for long enough to finish a write.
     #[error("this replica does not lead for long enough to write")]
     NotLeading,
 }
 
 impl Error {
+    /// The failure of a round in which so many actions had taken effect.
+    pub fn after(self, actions: usize) -> Self {
+        if actions == 0 {
+            self
+        } else {
+            Self::AfterProgress(Box::new(self))
+        }
+    }
+
     /// The message, and the innermost cause if the message does not tell it: of a connection that
     /// did not come about, only that one says why.
     pub fn explain(&self) -> String {
@@ -80,6 +92,7 @@ impl Classify for Error {
     fn class(&self) -> Class {
         match self {
             Self::Infra(error) | Self::Guest(error) | Self::Etcd(error) => error.class(),
+            Self::AfterProgress(error) => error.class(),
             // The world has moved on since the plan: look again.
             Self::NoSecret(_) | Self::Gone(_) => Class::Conflict,
             Self::NotLeading => Class::Transient,
@@ -90,6 +103,10 @@ impl Classify for Error {
             | Self::Connection { .. }
             | Self::Unreadable(_) => Class::Bug,
         }
+    }
+
+    fn made_progress(&self) -> bool {
+        matches!(self, Self::AfterProgress(_))
     }
 }
 
@@ -126,5 +143,14 @@ mod tests {
         #[case] class: Class,
     ) {
         assert_eq!(error.class(), class);
+    }
+
+    #[test]
+    fn a_failure_after_progress_is_the_same_failure_and_no_repetition() {
+        let (first, later) = (Error::Guest(timeout()), Error::Guest(timeout()).after(2));
+        assert!(!first.made_progress() && later.made_progress());
+        assert_eq!(later.class(), first.class());
+        assert_eq!(later.explain(), first.explain());
+        assert!(!Error::NotLeading.after(0).made_progress());
     }
 }

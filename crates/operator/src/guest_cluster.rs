@@ -163,10 +163,12 @@ impl Context {
         let requeue = requeue(&round, &done);
         log(&round, &done, requeue);
         self.memories.set_settled(key, is_settled(&plan, requeue));
-        done.outcome?;
+        let made = done.actions.len();
+        done.outcome.map_err(|error| error.after(made))?;
+        let postponed = postponed.map_err(|error| error.after(made))?;
         let probes = &memory.probes;
         let wavers = probes.wavers();
-        let again = [postponed?, wavers.then_some(WAVERING)];
+        let again = [postponed, wavers.then_some(WAVERING)];
         Ok(again.into_iter().flatten().fold(requeue, sooner))
     }
 

@@ -100,8 +100,15 @@ impl<Id: Ord + Clone> Backoff<Id> {
     }
 
     /// Counts a failure and answers how long to wait.
-    pub fn failed(&mut self, id: &Id, class: Class) -> Duration {
+    ///
+    /// One that came after progress begins a new series: a few lost answers on a long way would add
+    /// up to minutes. It counts as the second of that series, since an object that is always changed
+    /// before it fails must not be retried at once each time.
+    pub fn failed(&mut self, id: &Id, class: Class, made_progress: bool) -> Duration {
         let count = self.failures.entry(id.clone()).or_default();
+        if made_progress {
+            *count = (*count).min(1);
+        }
         *count = count.saturating_add(1);
         delay(class, *count, self.jitter.next())
     }
@@ -149,14 +156,27 @@ mod tests {
     fn success_resets_the_count_of_its_object_alone() {
         let mut backoff = Backoff::new(Jitter::new(|| 0.0));
         for id in ["a", "a", "b"] {
-            backoff.failed(&id, Class::Transient);
+            backoff.failed(&id, Class::Transient, false);
         }
         backoff.succeeded(&"a");
         assert_eq!((backoff.failures(&"a"), backoff.failures(&"b")), (0, 1));
         assert_eq!(
-            backoff.failed(&"a", Class::Transient),
+            backoff.failed(&"a", Class::Transient, false),
             delay(Class::Transient, 1, 0.0)
         );
+    }
+
+    #[test]
+    fn failures_after_progress_neither_add_up_nor_are_retried_at_once() {
+        let mut backoff = Backoff::new(Jitter::new(|| 0.0));
+        let waits: Vec<_> = [false, false, false, false, true, true, true]
+            .map(|made_progress| backoff.failed(&"a", Class::Transient, made_progress))
+            .into();
+        assert_eq!(seconds(&waits), [0.5, 1.0, 2.0, 4.0, 1.0, 1.0, 1.0]);
+        let quarrel: Vec<_> = (0..3)
+            .map(|_| backoff.failed(&"b", Class::Conflict, true))
+            .collect();
+        assert_eq!(seconds(&quarrel), [0.0, 0.5, 0.5]);
     }
 
     #[test]

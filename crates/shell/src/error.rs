@@ -87,6 +87,12 @@ impl Class {
 pub trait Classify: std::error::Error {
     /// What kind of failure this is.
     fn class(&self) -> Class;
+
+    /// Whether something took effect before it failed, so that it is no repetition of the failure
+    /// before.
+    fn made_progress(&self) -> bool {
+        false
+    }
 }
 
 /// A call to an API server that did not give us what we asked for.

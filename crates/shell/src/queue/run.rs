@@ -148,7 +148,7 @@ where
             }
             Outcome::Failed(error) => {
                 let class = error.class();
-                let wait = backoff.failed(id, class);
+                let wait = backoff.failed(id, class, error.made_progress());
                 let failures = backoff.failures(id);
                 if class == Class::Conflict && failures == 1 {
                     debug!(object = %id, class = class.as_str(), %error, "reconcile again");
@@ -159,7 +159,7 @@ where
                 Some(wait)
             }
             Outcome::TimedOut => {
-                let wait = backoff.failed(id, Class::Transient);
+                let wait = backoff.failed(id, Class::Transient, false);
                 let failures = backoff.failures(id);
                 warn!(object = %id, class = Class::Transient.as_str(), failures, retry = ?wait,
                     limit = ?self.limits.reconcile, "reconcile took too long");

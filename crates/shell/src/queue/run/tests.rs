@@ -10,6 +10,21 @@ use crate::shutdown::{Cause, Stop, channel};
 #[error("as the test wants it")]
 struct Failure(Class);
 
+/// A transient failure, with or without something that took effect before it.
+#[derive(Debug, thiserror::Error)]
+#[error("after progress: {0}")]
+struct Interrupted(bool);
+
+impl Classify for Interrupted {
+    fn class(&self) -> Class {
+        Class::Transient
+    }
+
+    fn made_progress(&self) -> bool {
+        self.0
+    }
+}
+
 impl Classify for Failure {
     fn class(&self) -> Class {
         self.0
@@ -173,6 +188,29 @@ async fn failures_wait_by_their_class_and_a_success_ends_the_series() {
     let times: Vec<_> = log.lines().iter().map(|(at, _)| *at).collect();
     // 0.5, 1 and 2 s after transient failures; 1 s as asked for; at once after a conflict; 150 s.
     assert_eq!(times, [0, 0, 1, 3, 4, 4, 154]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_on_the_way_do_not_add_up_to_minutes() {
+    let (queue, log) = (Queue::new(Duration::ZERO), Log::new());
+    let (stop, shutdown) = channel();
+    queue.add("a");
+    let rounds = Mutex::new(0..20);
+    let reconcile = |name| {
+        log.write(name);
+        let more = rounds.lock().unwrap().next().is_some();
+        async move {
+            if more {
+                Err(Interrupted(true))
+            } else {
+                Ok(Requeue::Gone)
+            }
+        }
+    };
+    let run = Loop::new(queue.clone(), limits(1), no_jitter()).run(&shutdown, reconcile);
+    tokio::join!(run, stop_after(stop, 1000));
+    let last = log.lines().last().copied().unwrap();
+    assert_eq!((log.lines().len(), last), (21, (19, "a")));
 }
 
 #[tokio::test(start_paused = true)]
