@@ -4,12 +4,15 @@
 //! Real are the infrastructure's API server, etcd, controllers, KubeVirt's controllers, and the
 //! operator's binary with its own rights; on paper are machines and guests.
 
+mod course;
+mod mishap;
 mod operation;
 mod process;
 mod proxy;
 mod remains;
 mod table;
 mod tripwire;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,17 +24,20 @@ use guestcluster_paper::{Pace, Paper};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::json;
-use tokio::sync::mpsc;
 
 use crate::cluster::Cluster;
 use crate::stage::{RELEASE, SYSTEM, Stage};
 use crate::wait::until;
+use course::Course;
+use mishap::Trouble;
 use operation::Operation;
 use process::{Process, Program, write_kubeconfig};
-use proxy::Proxy;
+use proxy::{Proxy, Road};
 use remains::{Remains, Told, remains};
+pub use table::COLUMNS;
 use table::Table;
-use tripwire::{Mishap, Tripwire, Which};
+use tripwire::Tripwire;
+use watches::Watches;
 
 /// Namespace of the clusters.
 const NAMESPACE: &str = "crash";
@@ -46,24 +52,13 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Ends of lines that tell that something is still to come.
 const UNFINISHED: [&str; 2] = [" scrubbed=false", " going"];
 
-/// One run through a life, with what goes wrong in each operation.
-#[derive(Clone, Copy, Debug)]
-pub struct Course {
-    /// Which writes of each operation.
-    which: Which,
-    /// How they go wrong.
-    mishap: Mishap,
-    /// Through all operations, those too that take long.
-    long: bool,
-}
-
 /// Everything that a run needs.
 struct Rig<'a> {
     stage: &'a Stage,
     paper: Paper,
     tripwire: Arc<Tripwire>,
+    program: Program,
     _proxy: Proxy,
-    _process: Process,
 }
 
 /// Fills the table, of all columns or of these; more of it if `stage` is full; returns how many cells are as they must be, and how many are not.
@@ -73,22 +68,21 @@ pub async fn run(
     columns: &[String],
 ) -> anyhow::Result<(usize, usize)> {
     let rig = Rig::set_up(stage, binary).await?;
-    let mut table = Table::default();
+    let (mut wanted, mut table) = (BTreeMap::new(), Table::default());
     let begun = Instant::now();
-    let calm = Course {
-        long: stage.full,
-        ..Course::short(Which::None, Mishap::Death)
+    for (number, course) in course::calm(stage.full).iter().enumerate() {
+        let name = format!("calm{number}");
+        rig.live(&name, course, (&mut wanted, &mut table)).await?;
+    }
+    let courses = if stage.full {
+        course::all(&table)
+    } else {
+        course::few()
     };
-    let mut wanted = BTreeMap::new();
-    rig.live("calm", calm, (&mut wanted, &mut table)).await;
-    let most = table.most_writes(Operation::life(false));
-    let mut courses = courses(stage.full, most);
-    courses.retain(|course| {
-        columns.is_empty() || columns.iter().any(|column| column == course.column())
-    });
-    for (number, course) in courses.into_iter().enumerate() {
-        rig.live(&format!("c{number}"), course, (&mut wanted, &mut table))
-            .await;
+    let courses = courses.iter().filter(|course| course.is_of(columns));
+    for (number, course) in courses.enumerate() {
+        let name = format!("c{number}");
+        rig.live(&name, course, (&mut wanted, &mut table)).await?;
     }
     println!(
         "\n{}\n{:.0} s in all",
@@ -96,52 +90,6 @@ pub async fn run(
         begun.elapsed().as_secs_f32()
     );
     Ok(table.tally())
-}
-
-/// In CI a few lives in which every other write is the operator's last, or every fourth loses its
-/// answer. Where every write went wrong, a token and the Secret that carries it would never both come
-/// about; where most rounds fail, the operator waits for minutes.
-///
-/// In full one life for each write of its operations, and long lives in which every seventh write goes
-/// wrong, beginning at each of seven: one action writes up to six objects, which are all tried again
-/// when one of them is refused.
-fn courses(full: bool, most: usize) -> Vec<Course> {
-    if !full {
-        return vec![
-            Course::short(Which::Every(1, 2), Mishap::Death),
-            Course::short(Which::Every(2, 2), Mishap::Death),
-            Course::short(Which::Every(1, 4), Mishap::LostAnswer),
-            Course::short(Which::Every(3, 4), Mishap::LostAnswer),
-        ];
-    }
-    let single = |mishap| (1..=most).map(move |n| Course::short(Which::Only(n), mishap));
-    let seventh = |mishap| {
-        (1..=7).map(move |first| Course {
-            long: true,
-            ..Course::short(Which::Every(first, 7), mishap)
-        })
-    };
-    let singles = [Mishap::Death, Mishap::LostAnswer]
-        .into_iter()
-        .flat_map(single);
-    let all = [
-        Mishap::Death,
-        Mishap::LostAnswer,
-        Mishap::Refusal(409),
-        Mishap::Refusal(429),
-        Mishap::Refusal(500),
-    ];
-    all.into_iter().flat_map(seventh).chain(singles).collect()
-}
-
-impl Course {
-    const fn short(which: Which, mishap: Mishap) -> Self {
-        Self {
-            which,
-            mishap,
-            long: false,
-        }
-    }
 }
 
 impl<'a> Rig<'a> {
@@ -157,20 +105,26 @@ impl<'a> Rig<'a> {
         stage
             .kubectl_with(&["apply", "-f", "-"], &document.to_string())
             .await?;
-        let (executioner, orders) = mpsc::channel(1);
-        let tripwire = Arc::new(Tripwire::new(executioner));
+        let watches = Arc::<Watches>::default();
+        let tripwire = Arc::new(Tripwire::new(watches.clone()));
         let run = stage.infra()?.run_dir().clone();
         let paper =
             Paper::open((stage.client(), run.clone()), Pace::QUICK, tripwire.clone()).await?;
-        let proxy = Proxy::open(operator_client(stage).await?, tripwire.clone()).await?;
+        let road = Road {
+            upstream: operator_client(stage).await?,
+            judge: tripwire.clone(),
+            watches,
+        };
+        let proxy = Proxy::open(road).await?;
         let kubeconfig = run.root().join("operator.kubeconfig");
         write_kubeconfig(&kubeconfig, &proxy.url())?;
         let program = Program {
             binary: binary.to_owned(),
             kubeconfig,
             log: run.logs().join("operator.log"),
+            client: stage.client(),
         };
-        let process = Process::keep(program, tripwire.clone(), orders)?;
+        let _process = Process::start(&program, 1, &tripwire).await?;
         // What a run before left that was broken off.
         let leftover = ["-n", NAMESPACE, "delete", "gc", "--all", "--timeout=120s"];
         stage.kubectl(&leftover).await?;
@@ -178,8 +132,8 @@ impl<'a> Rig<'a> {
             stage,
             paper,
             tripwire,
+            program,
             _proxy: proxy,
-            _process: process,
         })
     }
 
@@ -188,35 +142,37 @@ impl<'a> Rig<'a> {
     async fn live(
         &self,
         name: &str,
-        course: Course,
+        course: &Course,
         (wanted, table): (&mut BTreeMap<Operation, Remains>, &mut Table),
-    ) {
+    ) -> anyhow::Result<()> {
+        let _process = Process::start(&self.program, course.replicas(), &self.tripwire).await?;
         let cluster = Cluster::new(self.stage, NAMESPACE, name);
-        for operation in Operation::life(course.long) {
+        for (operation, trouble) in course.steps() {
             let started = Instant::now();
-            self.tripwire.set(course.which, course.mishap);
+            self.tripwire.set(trouble);
             let outcome = self.carry_out(operation, &cluster, wanted).await;
             let (lines, mishaps) = self.tripwire.count();
-            self.tripwire.set(Which::None, course.mishap);
+            self.tripwire.set(Trouble::NONE);
             let seconds = started.elapsed().as_secs_f32();
             let writes = lines.len();
             println!(
-                "{name} {course}: {} … {} ({writes} writes, {mishaps} went wrong, {seconds:.1} s)",
+                "{name} {trouble}: {} … {} ({writes} writes, {mishaps} went wrong, {seconds:.1} s)",
                 operation.name(),
                 outcome
                     .as_ref()
                     .map_or_else(|error| format!("FAILED: {error:#}"), |()| "ok".into()),
             );
-            table.enter(operation, course, (writes, mishaps), outcome.is_ok());
+            table.enter(operation, trouble, (writes, mishaps), outcome.is_ok());
             if outcome.is_err() {
                 let last = lines.iter().rev().take(12).rev();
                 last.for_each(|line| println!("    {line}"));
                 self.stage.describe_failure().await;
                 let _ = Operation::Delete.begin(&cluster).await;
                 let _ = Operation::Delete.is_over(&cluster).await;
-                return;
+                break;
             }
         }
+        Ok(())
     }
 
     async fn carry_out(
@@ -227,6 +183,7 @@ impl<'a> Rig<'a> {
     ) -> anyhow::Result<()> {
         operation.begin(cluster).await?;
         operation.is_over(cluster).await?;
+        self.quiet().await?;
         self.nothing_strange()?;
         let Some(wanted) = wanted.get(&operation) else {
             let found = self.stillness(cluster).await?;
@@ -245,6 +202,14 @@ impl<'a> Rig<'a> {
         })
         .await?;
         self.nothing_strange()
+    }
+
+    /// Waits until nothing more is to come of what went wrong: a request may still be on its way.
+    async fn quiet(&self) -> anyhow::Result<()> {
+        until("mishaps end", SETTLING, || async {
+            Ok(self.tripwire.is_quiet().then_some(()))
+        })
+        .await
     }
 
     /// What is left once nothing changes any more.

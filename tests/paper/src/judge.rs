@@ -1,5 +1,7 @@
 //! Who decides what becomes of a request that changes something.
 
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -10,8 +12,12 @@ pub enum Admission {
     Pass,
     /// It takes no effect and is answered with this status.
     Refuse(u16),
-    /// It takes no effect, and there is no answer.
+    /// It takes no effect, and its connection ends.
     Drop,
+    /// It takes no effect, and whoever waits for an answer waits in vain.
+    Lose,
+    /// It takes effect after this time, and its answer reaches nobody.
+    Delay(Duration),
 }
 
 /// How a request was carried out.

@@ -62,7 +62,7 @@ async fn converse(stream: TcpStream, port: u16, shared: Arc<Shared>) -> anyhow::
     let known = stream.get_ref().1.peer_certificates().is_some();
     let service = service_fn(move |request| {
         let shared = shared.clone();
-        async move { answer((address, port), (request, known), &shared).await }
+        async move { answer((address, port), (request, known), shared).await }
     });
     hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
@@ -73,7 +73,7 @@ async fn converse(stream: TcpStream, port: u16, shared: Arc<Shared>) -> anyhow::
 async fn answer(
     at: (Ipv4Addr, u16),
     (request, known): (http::Request<Incoming>, bool),
-    shared: &Shared,
+    shared: Arc<Shared>,
 ) -> Result<http::Response<Full<Bytes>>, Ends> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Ends)?.to_bytes();
@@ -90,31 +90,50 @@ async fn answer(
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
         ..Request::new(parts.method.as_str(), &parts.uri.to_string())
     };
-    let ask = || shared.world().answer(at, (&request, known), Instant::now());
     if !changes(at.1, &request) {
-        return say(ask()).await;
+        return say(carry_out(at, (&request, known), &shared)).await;
     }
     let line = format!("guest: {} {}", request.method, request.path);
     let reply = match shared.judge.admit(&line) {
-        Admission::Pass => {
-            let reply = ask();
-            let sent = match reply.status() {
-                Some(status) => {
-                    let outcome = Outcome::of(status, reply.body());
-                    shared.judge.landed(&line, outcome).await
-                }
-                None => true,
-            };
-            if sent { reply } else { Reply::Closed }
-        }
+        Admission::Pass => change(at, (&request, known), (&shared, &line)).await,
         Admission::Refuse(status) if at.1 == ETCD => {
             let body = json!({ "code": 2, "message": "refused on purpose" });
             Reply::Json(status, body)
         }
         Admission::Refuse(status) => Reply::on_purpose(status),
         Admission::Drop => Reply::Closed,
+        Admission::Lose => std::future::pending().await,
+        Admission::Delay(wait) => {
+            // Not part of this conversation, which ends when the client gives up.
+            tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                change(at, (&request, known), (&shared, &line)).await
+            });
+            std::future::pending().await
+        }
     };
     say(reply).await
+}
+
+fn carry_out(at: (Ipv4Addr, u16), asked: (&Request, bool), shared: &Shared) -> Reply {
+    shared.world().answer(at, asked, Instant::now())
+}
+
+/// Carries out what was admitted and lets it be judged.
+async fn change(
+    at: (Ipv4Addr, u16),
+    asked: (&Request, bool),
+    (shared, line): (&Shared, &str),
+) -> Reply {
+    let reply = carry_out(at, asked, shared);
+    let sent = match reply.status() {
+        Some(status) => {
+            let outcome = Outcome::of(status, reply.body());
+            shared.judge.landed(line, outcome).await
+        }
+        None => true,
+    };
+    if sent { reply } else { Reply::Closed }
 }
 
 /// Questions to etcd are POSTs as well.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use guestcluster_e2e::crash;
 use guestcluster_e2e::stage::{Place, Stage, again_inside};
 use guestcluster_infra::progress::Progress;
@@ -14,6 +15,7 @@ use guestcluster_infra::up::{Infra, UpOptions, down, up};
 #[derive(Parser)]
 struct Arguments {
     /// Columns of the table; all if none is named.
+    #[arg(value_parser = PossibleValuesParser::new(crash::COLUMNS))]
     columns: Vec<String>,
     /// One life for each write, instead of a few in which much goes wrong.
     #[arg(long)]

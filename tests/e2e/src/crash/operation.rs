@@ -33,8 +33,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// A whole life.
-    pub const LIFE: [Self; 7] = [
+    /// All of them.
+    pub const ALL: [Self; 7] = [
         Self::Create,
         Self::Grow,
         Self::RenewWorker,
@@ -44,11 +44,28 @@ impl Operation {
         Self::Delete,
     ];
 
-    /// Those of a life; replacing a whole control plane takes as long as all the rest together.
-    pub fn life(long: bool) -> impl Iterator<Item = Self> {
-        let all = Self::LIFE.into_iter();
-        all.filter(move |operation| long || *operation != Self::RenewControlPlane)
-    }
+    /// A life. In all lives the same is left after an operation.
+    pub const SHORT: &[Self] = &[
+        Self::Create,
+        Self::Grow,
+        Self::RenewWorker,
+        Self::Repair,
+        Self::Shrink,
+        Self::Delete,
+    ];
+
+    /// One with the replacement of a whole control plane, which takes as long as all the rest.
+    pub const LONG: &[Self] = &[
+        Self::Create,
+        Self::Grow,
+        Self::RenewWorker,
+        Self::Repair,
+        Self::RenewControlPlane,
+        Self::Delete,
+    ];
+
+    /// One without anything that waits for a machine to go.
+    pub const BRIEF: &[Self] = &[Self::Create, Self::Grow, Self::Delete];
 
     /// For the table.
     pub const fn name(self) -> &'static str {

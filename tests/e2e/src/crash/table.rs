@@ -1,11 +1,9 @@
 //! The table: operations down, mishaps across.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use super::Course;
+use super::mishap::{Trouble, Which};
 use super::operation::Operation;
-use super::tripwire::{Mishap, Which};
 
 /// How often, and how often it ended well.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,8 +20,24 @@ pub struct Table {
     cells: BTreeMap<(Operation, &'static str), Cell>,
 }
 
+/// Where nothing goes wrong.
+pub const CALM: &str = "calm";
+
 /// Columns in order.
-const COLUMNS: [&str; 6] = ["calm", "death", "lost answer", "409", "429", "500"];
+pub const COLUMNS: [&str; 12] = [
+    CALM,
+    "death",
+    "lost-answer",
+    "409",
+    "429",
+    "500",
+    "late-answer",
+    "lost-request",
+    "late-request",
+    "stale-cache",
+    "cut-watch",
+    "freeze",
+];
 
 impl Table {
     /// Enters one operation of one life. One in which nothing went wrong though it should have had
@@ -31,24 +45,26 @@ impl Table {
     pub fn enter(
         &mut self,
         operation: Operation,
-        course: Course,
+        trouble: Trouble,
         (writes, mishaps): (usize, usize),
         converged: bool,
     ) {
-        if course.which == Which::None && converged {
+        if trouble.which == Which::None && converged {
             self.writes.insert(operation, writes);
         } else if mishaps == 0 && converged {
             return;
         }
-        let cell = self.cells.entry((operation, course.column())).or_default();
+        let cell = self.cells.entry((operation, trouble.column())).or_default();
         cell.mishaps += mishaps;
         cell.runs += 1;
         cell.converged += usize::from(converged);
     }
 
     /// The most writes that one of these operations takes when nothing goes wrong.
-    pub fn most_writes(&self, among: impl Iterator<Item = Operation>) -> usize {
-        let writes = among.filter_map(|operation| self.writes.get(&operation));
+    pub fn most_writes(&self, among: &[Operation]) -> usize {
+        let writes = among
+            .iter()
+            .filter_map(|operation| self.writes.get(operation));
         writes.copied().max().unwrap_or_default()
     }
 
@@ -56,7 +72,7 @@ impl Table {
     pub fn show(&self) -> String {
         let used = |column: &&str| self.cells.keys().any(|(_, name)| name == column);
         let columns: Vec<&str> = COLUMNS.into_iter().filter(used).collect();
-        let heads = columns.iter().map(|column| format!("{column:>16}"));
+        let heads = columns.iter().map(|column| format!("{column:>13}"));
         let head = format!(
             "{:<14}{:>7}{}",
             "operation",
@@ -64,14 +80,14 @@ impl Table {
             heads.collect::<String>()
         );
         let done = |operation: &Operation| self.writes.contains_key(operation);
-        let lines = Operation::LIFE.into_iter().filter(done).map(|operation| {
+        let lines = Operation::ALL.into_iter().filter(done).map(|operation| {
             let writes = self.writes.get(&operation).copied().unwrap_or_default();
             let cells = columns.iter().map(|column| {
                 let cell = self.cells.get(&(operation, *column));
                 let shown = cell.map_or_else(String::new, |cell| {
                     format!("{}/{} ({})", cell.converged, cell.runs, cell.mishaps)
                 });
-                format!("{shown:>16}")
+                format!("{shown:>13}")
             });
             format!(
                 "\n{:<14}{writes:>7}{}",
@@ -94,27 +110,24 @@ impl Table {
     }
 }
 
-impl Course {
-    /// Its column.
-    pub(super) const fn column(self) -> &'static str {
-        match (self.which, self.mishap) {
-            (Which::None, _) => "calm",
-            (_, Mishap::Death) => "death",
-            (_, Mishap::LostAnswer) => "lost answer",
-            (_, Mishap::Refusal(409)) => "409",
-            (_, Mishap::Refusal(429)) => "429",
-            (_, Mishap::Refusal(_)) => "500",
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::mishap::Mishap;
 
-impl fmt::Display for Course {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.column())?;
-        match self.which {
-            Which::None => Ok(()),
-            Which::Only(number) => write!(f, " at write {number}"),
-            Which::Every(first, step) => write!(f, " at write {first} and each {step} later"),
-        }
+    #[test]
+    fn a_cell_counts_lives_in_which_something_went_wrong() {
+        let mut table = Table::default();
+        let trouble = Trouble {
+            which: Which::Only(9),
+            mishap: Mishap::Death,
+        };
+        table.enter(Operation::Create, Trouble::NONE, (8, 0), true);
+        table.enter(Operation::Create, trouble, (8, 0), true);
+        assert_eq!(table.tally(), (1, 0));
+        table.enter(Operation::Create, trouble, (9, 1), false);
+        assert_eq!(table.tally(), (1, 1));
+        assert_eq!(table.most_writes(&Operation::ALL), 8);
+        assert!(table.show().contains("0/1 (1)"), "{}", table.show());
     }
 }

@@ -2,85 +2,92 @@
 //! write go wrong.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use guestcluster_paper::{Admission, Judge, Outcome};
 use tokio::sync::{mpsc, oneshot};
 
-/// What goes wrong.
+use super::mishap::{Mishap, Trouble};
+use super::watches::Watches;
+
+/// After how long a late request takes effect: just after the operator's own limit for a call, when
+/// it may be trying again.
+const LATE: Duration = Duration::from_secs(6);
+
+/// Held by whatever is still to come of a mishap.
+pub type Pending = Arc<()>;
+
+/// What is to be done to the operator.
+#[derive(Debug)]
+pub struct Order {
+    /// What.
+    pub deed: Deed,
+    /// Answered when it is done.
+    pub done: oneshot::Sender<()>,
+    /// Dropped when all that follows from it is over.
+    pub pending: Pending,
+}
+
+/// What can be done to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
-    /// The operator dies after the write, without an answer.
-    Death,
-    /// The write takes effect, and its answer is lost.
-    LostAnswer,
-    /// The write takes no effect and is answered with this status.
-    Refusal(u16),
+pub enum Deed {
+    /// It dies.
+    Kill,
+    /// It stands still until another has taken over.
+    Freeze,
 }
-
-/// Which writes go wrong, counted from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// None.
-    None,
-    /// This one.
-    Only(usize),
-    /// This one, and from there on each that comes so many later.
-    Every(usize, usize),
-}
-
-impl Which {
-    const fn hits(self, count: usize) -> bool {
-        match self {
-            Self::None => false,
-            Self::Only(number) => count == number,
-            Self::Every(first, step) => count >= first && (count - first).is_multiple_of(step),
-        }
-    }
-}
-
-/// Asks for the operator's death; answered when it has died.
-pub type Execution = oneshot::Sender<()>;
 
 /// The judge of all writes.
 pub struct Tripwire {
     state: Mutex<State>,
-    executioner: mpsc::Sender<Execution>,
+    watches: Arc<Watches>,
 }
 
 struct State {
-    which: Which,
-    mishap: Mishap,
+    trouble: Trouble,
     lines: Vec<String>,
     mishaps: usize,
     /// Versions of what was written, by line.
     versions: HashMap<String, String>,
     /// The operator is dying: nothing that it writes now may count.
     closed: bool,
+    /// Who carries orders out.
+    executioner: Option<mpsc::Sender<Order>>,
+    pending: Pending,
+}
+
+/// What becomes of an answer.
+enum Fate {
+    Sent,
+    Lost,
+    Awaited,
+    After(Deed),
 }
 
 impl Tripwire {
-    /// Lets everything pass; deaths are asked of `executioner`.
-    pub fn new(executioner: mpsc::Sender<Execution>) -> Self {
+    /// Lets everything pass; through `watches` the operator sees.
+    pub fn new(watches: Arc<Watches>) -> Self {
         let state = State {
-            which: Which::None,
-            mishap: Mishap::Death,
+            trouble: Trouble::NONE,
             lines: Vec::new(),
             mishaps: 0,
             versions: HashMap::new(),
             closed: false,
+            executioner: None,
+            pending: Arc::default(),
         };
         Self {
             state: Mutex::new(state),
-            executioner,
+            watches,
         }
     }
 
     /// Begins to count anew.
-    pub fn set(&self, which: Which, mishap: Mishap) {
+    pub fn set(&self, trouble: Trouble) {
         let mut state = self.state();
-        (state.which, state.mishap) = (which, mishap);
+        state.trouble = trouble;
         (state.lines, state.mishaps) = (Vec::new(), 0);
     }
 
@@ -90,9 +97,49 @@ impl Tripwire {
         (state.lines.clone(), state.mishaps)
     }
 
+    /// Whether nothing more is to come of what went wrong.
+    pub fn is_quiet(&self) -> bool {
+        self.state().is_quiet()
+    }
+
     /// A new operator writes.
     pub fn open(&self) {
         self.state().closed = false;
+    }
+
+    /// From now on orders go there.
+    pub fn give_orders_to(&self, executioner: mpsc::Sender<Order>) {
+        self.state().executioner = Some(executioner);
+    }
+
+    /// Withholds watches for a while.
+    fn withhold(&self, wait: Duration, pending: Pending) {
+        let watches = self.watches.clone();
+        watches.withhold();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            watches.release();
+            drop(pending);
+        });
+    }
+
+    async fn order(&self, deed: Deed) {
+        let (executioner, pending) = {
+            let state = self.state();
+            (state.executioner.clone(), state.pending.clone())
+        };
+        let (done, execution) = oneshot::channel();
+        let order = Order {
+            deed,
+            done,
+            pending,
+        };
+        if let Some(executioner) = executioner
+            && executioner.send(order).await.is_ok()
+        {
+            // Whoever executes may have ended with the run.
+            let _ = execution.await;
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -109,10 +156,15 @@ impl State {
         self.versions.insert(line.to_owned(), version.clone()) != Some(version)
     }
 
-    /// Counts a write; whether it goes wrong.
+    fn is_quiet(&self) -> bool {
+        Arc::strong_count(&self.pending) == 1
+    }
+
+    /// Counts a write; whether it goes wrong. One mishap at a time: a frozen operator's successor
+    /// must not be frozen too.
     fn count(&mut self, line: &str) -> bool {
         self.lines.push(line.to_owned());
-        let hit = self.which.hits(self.lines.len());
+        let hit = self.trouble.which.hits(self.lines.len()) && self.is_quiet();
         self.mishaps += usize::from(hit);
         hit
     }
@@ -124,52 +176,86 @@ impl Judge for Tripwire {
         if state.closed {
             return Admission::Drop;
         }
-        match state.mishap {
-            Mishap::Refusal(status) => {
-                let hit = state.count(line);
-                if hit {
-                    Admission::Refuse(status)
-                } else {
-                    Admission::Pass
-                }
+        let mishap = state.trouble.mishap;
+        if !mishap.comes_first() || !state.count(line) {
+            return Admission::Pass;
+        }
+        match mishap {
+            Mishap::Refusal(status) => Admission::Refuse(status),
+            Mishap::LostRequest => Admission::Lose,
+            Mishap::LateRequest => {
+                let pending = state.pending.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(LATE.mul_f32(1.2)).await;
+                    drop(pending);
+                });
+                Admission::Delay(LATE)
             }
-            Mishap::Death | Mishap::LostAnswer => Admission::Pass,
+            Mishap::StaleCache(wait) => {
+                self.withhold(wait, state.pending.clone());
+                Admission::Pass
+            }
+            Mishap::Death
+            | Mishap::LostAnswer
+            | Mishap::LateAnswer
+            | Mishap::CutWatch
+            | Mishap::Freeze => Admission::Pass,
         }
     }
 
     fn landed<'a>(&'a self, line: &'a str, outcome: Outcome) -> BoxFuture<'a, bool> {
-        let (dies, sent) = {
+        let fate = {
             let mut state = self.state();
             // What has changed nothing is no write: an action of many writes that is begun anew could
             // never come to its end if each of them went wrong again.
             let is_new = state.is_new(line, &outcome);
-            let counts = is_new && !matches!(state.mishap, Mishap::Refusal(_));
-            let hit = !state.closed && counts && state.count(line);
-            let dies = hit && state.mishap == Mishap::Death;
-            state.closed |= dies;
-            (dies, !hit)
+            let mishap = state.trouble.mishap;
+            let counts = is_new && !mishap.comes_first() && !state.closed;
+            let hit = counts && state.count(line);
+            match mishap {
+                _ if !hit => Fate::Sent,
+                Mishap::Death => {
+                    state.closed = true;
+                    Fate::After(Deed::Kill)
+                }
+                Mishap::LostAnswer => Fate::Lost,
+                Mishap::LateAnswer => Fate::Awaited,
+                Mishap::Freeze => Fate::After(Deed::Freeze),
+                Mishap::CutWatch => {
+                    self.watches.cut();
+                    Fate::Sent
+                }
+                Mishap::Refusal(_)
+                | Mishap::LostRequest
+                | Mishap::LateRequest
+                | Mishap::StaleCache(_) => Fate::Sent,
+            }
         };
         Box::pin(async move {
-            let (done, execution) = oneshot::channel();
-            if dies && self.executioner.send(done).await.is_ok() {
-                // Whoever executes may have ended with the run.
-                let _ = execution.await;
+            match fate {
+                Fate::Sent => true,
+                Fate::Lost => false,
+                Fate::Awaited => std::future::pending().await,
+                Fate::After(deed) => {
+                    self.order(deed).await;
+                    deed == Deed::Freeze
+                }
             }
-            sent
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures::FutureExt as _;
 
-    #[test]
-    fn only_the_chosen_writes_go_wrong() {
-        let hits = |which: Which| (1..=7).filter(|n| which.hits(*n)).collect::<Vec<_>>();
-        assert_eq!(hits(Which::Only(3)), [3]);
-        assert_eq!(hits(Which::Every(2, 3)), [2, 5]);
-        assert_eq!(hits(Which::None), [0_usize; 0]);
+    use super::*;
+    use crate::crash::mishap::Which;
+
+    fn tripwire(which: Which, mishap: Mishap) -> Tripwire {
+        let tripwire = Tripwire::new(Arc::default());
+        tripwire.set(Trouble { which, mishap });
+        tripwire
     }
 
     fn outcome(status: u16, version: Option<&str>) -> Outcome {
@@ -179,10 +265,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_dying_operator_writes_does_not_count() {
-        let (executioner, mut orders) = mpsc::channel::<Execution>(1);
-        let tripwire = Tripwire::new(executioner);
-        tripwire.set(Which::Only(1), Mishap::Death);
-        let executed = async { orders.recv().await.unwrap().send(()).unwrap() };
+        let tripwire = tripwire(Which::Only(1), Mishap::Death);
+        let (executioner, mut orders) = mpsc::channel(1);
+        tripwire.give_orders_to(executioner);
+        let executed = async { orders.recv().await.unwrap().done.send(()).unwrap() };
         let (sent, ()) = tokio::join!(tripwire.landed("POST a", outcome(201, None)), executed);
         assert!(!sent);
         assert_eq!(tripwire.admit("POST b"), Admission::Drop);
@@ -194,9 +280,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_changes_nothing_is_no_write() {
-        let (executioner, _orders) = mpsc::channel(1);
-        let tripwire = Tripwire::new(executioner);
-        tripwire.set(Which::Every(2, 1), Mishap::LostAnswer);
+        let tripwire = tripwire(Which::Every(2, 1), Mishap::LostAnswer);
         assert!(tripwire.landed("POST a", outcome(409, None)).await);
         assert!(tripwire.landed("PATCH b", outcome(200, Some("7"))).await);
         assert!(tripwire.landed("PATCH b", outcome(200, Some("7"))).await);
@@ -205,10 +289,29 @@ mod tests {
 
     #[test]
     fn a_refusal_comes_before_the_effect() {
-        let (executioner, _orders) = mpsc::channel(1);
-        let tripwire = Tripwire::new(executioner);
-        tripwire.set(Which::Only(2), Mishap::Refusal(409));
+        let tripwire = tripwire(Which::Only(2), Mishap::Refusal(409));
         assert_eq!(tripwire.admit("POST a"), Admission::Pass);
         assert_eq!(tripwire.admit("POST b"), Admission::Refuse(409));
+    }
+
+    #[test]
+    fn a_late_answer_does_not_come() {
+        let tripwire = tripwire(Which::Only(1), Mishap::LateAnswer);
+        let landed = tripwire.landed("POST a", outcome(201, None));
+        assert!(landed.now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn nothing_else_goes_wrong_before_a_mishap_is_over() {
+        let lag = Duration::from_millis(20);
+        let tripwire = tripwire(Which::Every(1, 1), Mishap::StaleCache(lag));
+        for _ in 0..2 {
+            assert_eq!(tripwire.admit("PATCH a"), Admission::Pass);
+        }
+        assert_eq!((tripwire.count().1, tripwire.is_quiet()), (1, false));
+        tokio::time::sleep(lag * 2).await;
+        assert!(tripwire.is_quiet());
+        tripwire.admit("PATCH a");
+        assert_eq!(tripwire.count().1, 2);
     }
 }

@@ -1,0 +1,173 @@
+//! Which lives are lived, and what goes wrong in them.
+
+use std::time::Duration;
+
+use super::mishap::{Mishap, Trouble, Which};
+use super::operation::Operation;
+use super::table::Table;
+
+/// How long watches lag behind.
+const LAG: Duration = Duration::from_secs(3);
+/// Longer than the operator waits for its own writes to show.
+const LONG_LAG: Duration = Duration::from_secs(35);
+
+/// Kinds of mishap that differ in their column.
+const KINDS: [Mishap; 11] = [
+    Mishap::Death,
+    Mishap::LostAnswer,
+    Mishap::Refusal(409),
+    Mishap::Refusal(429),
+    Mishap::Refusal(500),
+    Mishap::LateAnswer,
+    Mishap::LostRequest,
+    Mishap::LateRequest,
+    Mishap::StaleCache(LAG),
+    Mishap::CutWatch,
+    Mishap::Freeze,
+];
+
+/// One run through a life, with what goes wrong in each operation.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// What is done.
+    pub life: &'static [Operation],
+    which: Which,
+    /// One operation after the other takes the next of these.
+    mishaps: Vec<Mishap>,
+}
+
+impl Course {
+    /// Nothing goes wrong.
+    pub const fn calm(life: &'static [Operation]) -> Self {
+        Self {
+            life,
+            which: Which::None,
+            mishaps: Vec::new(),
+        }
+    }
+
+    fn new(life: &'static [Operation], which: Which, mishaps: &[Mishap]) -> Self {
+        Self {
+            life,
+            which,
+            mishaps: mishaps.to_vec(),
+        }
+    }
+
+    /// Its operations with what goes wrong in each.
+    pub fn steps(&self) -> impl Iterator<Item = (Operation, Trouble)> {
+        let troubles = self.mishaps.iter().map(|&mishap| Trouble {
+            which: self.which,
+            mishap,
+        });
+        let troubles = troubles.cycle().chain(std::iter::repeat(Trouble::NONE));
+        self.life.iter().copied().zip(troubles)
+    }
+
+    /// How many operators it takes.
+    pub fn replicas(&self) -> usize {
+        let replicas = self.mishaps.iter().map(|mishap| mishap.replicas());
+        replicas.max().unwrap_or(1)
+    }
+
+    /// Whether it has a part in one of these columns.
+    pub fn is_of(&self, columns: &[String]) -> bool {
+        let named = |mishap: &Mishap| columns.iter().any(|column| column == mishap.column());
+        columns.is_empty() || self.mishaps.iter().any(named)
+    }
+}
+
+/// Lives whose end the others must come to.
+pub fn calm(full: bool) -> Vec<Course> {
+    let long = full.then(|| Course::calm(Operation::LONG));
+    long.into_iter()
+        .chain([Course::calm(Operation::SHORT)])
+        .collect()
+}
+
+/// In CI each kind of mishap in one life, some kinds by turns. Where every write went wrong, a token
+/// and the Secret that carries it would never both come about. One action writes up to six objects,
+/// which are all tried again when one of them is refused, so that refusals are further apart; what
+/// costs the operator a wait of seconds each time, further still.
+pub fn few() -> Vec<Course> {
+    let refusals = [409, 429, 500].map(Mishap::Refusal);
+    let silences = [Mishap::LateAnswer, Mishap::LostRequest, Mishap::LateRequest];
+    let caches = [Mishap::StaleCache(LAG), Mishap::CutWatch];
+    vec![
+        Course::new(Operation::SHORT, Which::Every(1, 2), &[Mishap::Death]),
+        Course::new(Operation::SHORT, Which::Every(1, 3), &[Mishap::LostAnswer]),
+        Course::new(Operation::SHORT, Which::Every(2, 7), &refusals),
+        Course::new(Operation::SHORT, Which::Every(3, 16), &silences),
+        Course::new(Operation::SHORT, Which::Every(2, 4), &caches),
+        Course::new(Operation::BRIEF, Which::Only(25), &[Mishap::Freeze]),
+    ]
+}
+
+/// In full one life for each write of its operations, and lives with the longest operation in which
+/// every seventh write goes wrong, beginning at each of seven. What takes a minute each time is left
+/// to brief lives.
+pub fn all(table: &Table) -> Vec<Course> {
+    let of = |mishap: Mishap| match mishap {
+        Mishap::Freeze => singles(mishap, Operation::BRIEF, table),
+        Mishap::StaleCache(_) => {
+            let long_lag = Mishap::StaleCache(LONG_LAG);
+            let mut courses = sevenths(long_lag, Operation::BRIEF);
+            courses.extend(singles(mishap, Operation::SHORT, table));
+            courses
+        }
+        Mishap::LateAnswer | Mishap::LostRequest | Mishap::LateRequest | Mishap::CutWatch => {
+            singles(mishap, Operation::SHORT, table)
+        }
+        Mishap::Death | Mishap::LostAnswer | Mishap::Refusal(_) => {
+            let mut courses = sevenths(mishap, Operation::LONG);
+            courses.extend(singles(mishap, Operation::SHORT, table));
+            courses
+        }
+    };
+    KINDS.into_iter().flat_map(of).collect()
+}
+
+fn sevenths(mishap: Mishap, life: &'static [Operation]) -> Vec<Course> {
+    let first = 1..=7;
+    first
+        .map(|first| Course::new(life, Which::Every(first, 7), &[mishap]))
+        .collect()
+}
+
+fn singles(mishap: Mishap, life: &'static [Operation], table: &Table) -> Vec<Course> {
+    let writes = 1..=table.most_writes(life);
+    writes
+        .map(|number| Course::new(life, Which::Only(number), &[mishap]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_few_lives_know_each_kind_of_mishap() {
+        let lives = few();
+        let mut steps = lives.iter().flat_map(Course::steps);
+        for kind in KINDS {
+            assert!(
+                steps.any(|(_, trouble)| trouble.mishap == kind),
+                "{}",
+                kind.column()
+            );
+            steps = lives.iter().flat_map(Course::steps);
+        }
+    }
+
+    #[test]
+    fn a_life_takes_its_mishaps_by_turns() {
+        let mishaps = [Mishap::Death, Mishap::Refusal(409)];
+        let course = Course::new(Operation::BRIEF, Which::Only(1), &mishaps);
+        let columns: Vec<_> = course
+            .steps()
+            .map(|(_, trouble)| trouble.column())
+            .collect();
+        assert_eq!(columns, ["death", "409", "death"]);
+        assert!(course.is_of(&["409".to_owned()]) && !course.is_of(&["500".to_owned()]));
+    }
+}
