@@ -63,6 +63,7 @@ pub enum Error {
 
 impl Error {
     /// The failure of a round in which so many actions had taken effect.
+    #[must_use]
     pub fn after(self, actions: usize) -> Self {
         if actions == 0 {
             self

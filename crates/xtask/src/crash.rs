@@ -9,14 +9,14 @@ use crate::project::Project;
 use crate::tally::Tally;
 use crate::{build, operator, process};
 
-/// Lets the operator die, or loses its answers, at the writes of a guest's life: the infrastructure is
-/// real, machines and guest are on paper. Prints a table and ends with `N passed, N failed`. Needs
-/// root.
+/// Lets something go wrong at the writes of a guest's life: the operator dies, is refused, waits in
+/// vain, sees nothing new or stands still. The infrastructure is real, machines and guest are on
+/// paper. Prints a table and ends with `N passed, N failed`. Needs root.
 #[derive(Args)]
 pub struct Options {
-    /// Columns of the table, such as `death` or, in full, `409`; all if none is named.
+    /// Columns of the table, such as `death`, `late-request` or `freeze`; all if none is named.
     columns: Vec<String>,
-    /// One life for each write and kind of mishap, which takes hours.
+    /// One life for each write and kind of mishap: half an hour or more for a column, a night for all.
     #[arg(long)]
     full: bool,
     /// Leave the infrastructure up.

@@ -1,5 +1,6 @@
 //! Crash tables: a paper guest lives through everything that is done to guests, and at chosen writes
-//! the operator dies, or the answer is lost, or refused. However it goes, the same must be left.
+//! the operator dies, is refused, waits in vain, sees nothing new or stands still. However it goes,
+//! the same must be left.
 //!
 //! Real are the infrastructure's API server, etcd, controllers, KubeVirt's controllers, and the
 //! operator's binary with its own rights; on paper are machines and guests.
@@ -70,17 +71,19 @@ pub async fn run(
     let rig = Rig::set_up(stage, binary).await?;
     let (mut wanted, mut table) = (BTreeMap::new(), Table::default());
     let begun = Instant::now();
-    for (number, course) in course::calm(stage.full).iter().enumerate() {
-        let name = format!("calm{number}");
-        rig.live(&name, course, (&mut wanted, &mut table)).await?;
-    }
-    let courses = if stage.full {
+    let calm = Course::calm(Operation::SHORT);
+    rig.live("calm", &calm, (&mut wanted, &mut table)).await?;
+    let mut courses = if stage.full {
         course::all(&table)
     } else {
         course::few()
     };
-    let courses = courses.iter().filter(|course| course.is_of(columns));
-    for (number, course) in courses.enumerate() {
+    courses.retain(|course| course.is_of(columns));
+    // What must be left of the operation that short lives do not have.
+    if courses.iter().any(|course| course.life == Operation::LONG) {
+        courses.insert(0, Course::calm(Operation::LONG));
+    }
+    for (number, course) in courses.iter().enumerate() {
         let name = format!("c{number}");
         rig.live(&name, course, (&mut wanted, &mut table)).await?;
     }

@@ -10,8 +10,7 @@ use guestcluster_e2e::stage::{Place, Stage, again_inside};
 use guestcluster_infra::progress::Progress;
 use guestcluster_infra::up::{Infra, UpOptions, down, up};
 
-/// Lets the operator die, or loses its answers, at every write of a guest's life, and ends with `N
-/// passed, N failed`.
+/// Lets something go wrong at writes of a guest's life, and ends with `N passed, N failed`.
 #[derive(Parser)]
 struct Arguments {
     /// Columns of the table; all if none is named.

@@ -77,14 +77,6 @@ impl Course {
     }
 }
 
-/// Lives whose end the others must come to.
-pub fn calm(full: bool) -> Vec<Course> {
-    let long = full.then(|| Course::calm(Operation::LONG));
-    long.into_iter()
-        .chain([Course::calm(Operation::SHORT)])
-        .collect()
-}
-
 /// In CI each kind of mishap in one life, some kinds by turns. Where every write went wrong, a token
 /// and the Secret that carries it would never both come about. One action writes up to six objects,
 /// which are all tried again when one of them is refused, so that refusals are further apart; what
@@ -99,7 +91,7 @@ pub fn few() -> Vec<Course> {
         Course::new(Operation::SHORT, Which::Every(2, 7), &refusals),
         Course::new(Operation::SHORT, Which::Every(3, 16), &silences),
         Course::new(Operation::SHORT, Which::Every(2, 4), &caches),
-        Course::new(Operation::BRIEF, Which::Only(25), &[Mishap::Freeze]),
+        Course::new(Operation::BRIEF, Which::Only(30), &[Mishap::Freeze]),
     ]
 }
 

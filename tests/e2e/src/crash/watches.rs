@@ -118,7 +118,8 @@ impl Watches {
     pub fn cut(&self) {
         let mut known = self.known();
         if self.flow.borrow().cuts % 2 == 1 {
-            known.expired = known.paths.clone();
+            let Known { paths, expired, .. } = &mut *known;
+            expired.clone_from(paths);
         }
         self.flow.send_modify(|flow| flow.cuts += 1);
     }
