@@ -217,13 +217,17 @@ fn assemble(list: MemberList, statuses: &BTreeMap<String, Status>) -> Etcd {
     }
 }
 
-/// The gateway maps gRPC's NotFound, "member not found", to 404.
+/// gRPC's NotFound, as the gateway tells it in the body of a 404, where Kubernetes has the status of
+/// HTTP. A 404 without it is another server, or an etcd without a gateway.
+const NOT_FOUND: u16 = 5;
+
+/// Whether the member is not in the list.
 fn is_not_found(error: &Error) -> bool {
     match error {
         Error::Etcd(CallError::Kube {
             source: kube::Error::Api(status),
             ..
-        }) => status.code == 404,
+        }) => status.code == NOT_FOUND,
         _ => false,
     }
 }
@@ -242,6 +246,8 @@ fn optional_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn list(text: &str) -> MemberList {
@@ -301,6 +307,35 @@ mod tests {
         );
         let members = list(r#"{"members": [{"ID": "1", "name": "a-cp-1"}]}"#);
         assert!(!assemble(members, &statuses).members[0].healthy);
+    }
+
+    #[rstest]
+    #[case::a_member_that_is_gone(
+        r#"{"code": 5, "message": "etcdserver: member not found", "details": []}"#,
+        true
+    )]
+    #[case::a_member_that_may_not_go(
+        r#"{"code": 9, "message": "etcdserver: unhealthy cluster", "details": []}"#,
+        false
+    )]
+    #[case::no_gateway("404 page not found", false)]
+    #[tokio::test]
+    async fn a_member_counts_as_gone_only_if_etcd_says_so(
+        #[case] body: &'static str,
+        #[case] gone: bool,
+    ) {
+        let answer = tower::service_fn(move |_: Request<kube::client::Body>| async move {
+            let body = kube::client::Body::from(body.as_bytes().to_vec());
+            let answer = http::Response::builder().status(404).body(body).unwrap();
+            Ok::<_, std::convert::Infallible>(answer)
+        });
+        let client = Client::new(answer, "default");
+        let request = Request::post("/v3/cluster/member/remove").body(Vec::new());
+        let source = client.request::<Removed>(request.unwrap()).await;
+        let source = source.unwrap_err();
+        let call = "ask".to_owned();
+        let error = Error::Etcd(CallError::Kube { call, source });
+        assert_eq!(is_not_found(&error), gone);
     }
 
     #[test]
