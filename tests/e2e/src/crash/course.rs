@@ -88,7 +88,7 @@ pub fn few() -> Vec<Course> {
     vec![
         Course::new(Operation::SHORT, Which::Every(1, 2), &[Mishap::Death]),
         Course::new(Operation::SHORT, Which::Every(1, 2), &[Mishap::LostAnswer]),
-        Course::new(Operation::SHORT, Which::Every(2, 7), &refusals),
+        Course::new(Operation::BRIEF, Which::Every(2, 7), &refusals),
         Course::new(Operation::SHORT, Which::Every(3, 16), &silences),
         Course::new(Operation::SHORT, Which::Every(2, 4), &caches),
         Course::new(Operation::BRIEF, Which::Only(30), &[Mishap::Freeze]),
@@ -96,24 +96,22 @@ pub fn few() -> Vec<Course> {
 }
 
 /// In full one life for each write of its operations, and lives with the longest operation in which
-/// every seventh write goes wrong, beginning at each of seven. What takes a minute each time is left
-/// to brief lives.
+/// every seventh write goes wrong, beginning at each of seven. What takes half a minute each time is
+/// left to some brief lives.
 pub fn all(table: &Table) -> Vec<Course> {
     let of = |mishap: Mishap| match mishap {
-        Mishap::Freeze => singles(mishap, Operation::BRIEF, table),
+        Mishap::Freeze => some(mishap, 2, table),
         Mishap::StaleCache(_) => {
-            let long_lag = Mishap::StaleCache(LONG_LAG);
-            let mut courses = singles(mishap, Operation::SHORT, table);
-            let some = singles(long_lag, Operation::BRIEF, table);
-            courses.extend(some.into_iter().step_by(5));
+            let mut courses = some(Mishap::StaleCache(LONG_LAG), 5, table);
+            courses.extend(singles(mishap, table));
             courses
         }
         Mishap::LateAnswer | Mishap::LostRequest | Mishap::LateRequest | Mishap::CutWatch => {
-            singles(mishap, Operation::SHORT, table)
+            singles(mishap, table)
         }
         Mishap::Death | Mishap::LostAnswer | Mishap::Refusal(_) => {
             let mut courses = sevenths(mishap);
-            courses.extend(singles(mishap, Operation::SHORT, table));
+            courses.extend(singles(mishap, table));
             courses
         }
     };
@@ -127,10 +125,18 @@ fn sevenths(mishap: Mishap) -> Vec<Course> {
         .collect()
 }
 
-fn singles(mishap: Mishap, life: &'static [Operation], table: &Table) -> Vec<Course> {
-    let writes = 1..=table.most_writes(life);
+fn singles(mishap: Mishap, table: &Table) -> Vec<Course> {
+    let writes = 1..=table.most_writes(Operation::SHORT);
     writes
-        .map(|number| Course::new(life, Which::Only(number), &[mishap]))
+        .map(|number| Course::new(Operation::SHORT, Which::Only(number), &[mishap]))
+        .collect()
+}
+
+/// Brief lives for one of so many writes.
+fn some(mishap: Mishap, step: usize, table: &Table) -> Vec<Course> {
+    let writes = (1..=table.most_writes(Operation::BRIEF)).step_by(step);
+    writes
+        .map(|number| Course::new(Operation::BRIEF, Which::Only(number), &[mishap]))
         .collect()
 }
 
@@ -156,7 +162,7 @@ mod tests {
             .steps()
             .map(|(_, trouble)| trouble.column())
             .collect();
-        assert_eq!(columns, ["death", "409", "death"]);
+        assert_eq!(columns, ["death", "409", "death", "409"]);
         assert!(course.is_of(&["409".to_owned()]) && !course.is_of(&["500".to_owned()]));
     }
 }

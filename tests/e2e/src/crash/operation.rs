@@ -20,10 +20,10 @@ pub enum Operation {
     Create,
     /// The control plane becomes three.
     Grow,
-    /// The worker is replaced by one of another size.
-    RenewWorker,
     /// A person deletes the VM of a control-plane machine.
     Repair,
+    /// The worker is replaced by one of another size.
+    RenewWorker,
     /// All of the control plane is replaced by machines of another size.
     RenewControlPlane,
     /// The control plane becomes one.
@@ -37,8 +37,8 @@ impl Operation {
     pub const ALL: [Self; 7] = [
         Self::Create,
         Self::Grow,
-        Self::RenewWorker,
         Self::Repair,
+        Self::RenewWorker,
         Self::RenewControlPlane,
         Self::Shrink,
         Self::Delete,
@@ -48,8 +48,8 @@ impl Operation {
     pub const SHORT: &[Self] = &[
         Self::Create,
         Self::Grow,
-        Self::RenewWorker,
         Self::Repair,
+        Self::RenewWorker,
         Self::Shrink,
         Self::Delete,
     ];
@@ -58,14 +58,14 @@ impl Operation {
     pub const LONG: &[Self] = &[
         Self::Create,
         Self::Grow,
-        Self::RenewWorker,
         Self::Repair,
+        Self::RenewWorker,
         Self::RenewControlPlane,
         Self::Delete,
     ];
 
-    /// One without anything that waits for a machine to go.
-    pub const BRIEF: &[Self] = &[Self::Create, Self::Grow, Self::Delete];
+    /// One without what takes long.
+    pub const BRIEF: &[Self] = &[Self::Create, Self::Grow, Self::Repair, Self::Delete];
 
     /// For the table.
     pub const fn name(self) -> &'static str {
