@@ -70,10 +70,15 @@ impl Course {
         replicas.max().unwrap_or(1)
     }
 
+    /// The columns in which it has a part.
+    pub fn columns(&self) -> impl Iterator<Item = &'static str> {
+        self.mishaps.iter().map(|mishap| mishap.column())
+    }
+
     /// Whether it has a part in one of these columns.
     pub fn is_of(&self, columns: &[String]) -> bool {
-        let named = |mishap: &Mishap| columns.iter().any(|column| column == mishap.column());
-        columns.is_empty() || self.mishaps.iter().any(named)
+        let named = |own| columns.iter().any(|column| column == own);
+        columns.is_empty() || self.columns().any(named)
     }
 }
 
@@ -85,13 +90,16 @@ pub fn few() -> Vec<Course> {
     let refusals = [409, 429, 500].map(Mishap::Refusal);
     let silences = [Mishap::LateAnswer, Mishap::LostRequest, Mishap::LateRequest];
     let caches = [Mishap::StaleCache(LAG), Mishap::CutWatch];
+    // Once, where the control plane grows: a lease lasts half a minute.
+    let cut = Mishap::CutWatch;
+    let freeze = [cut, Mishap::Freeze, cut, cut];
     vec![
         Course::new(Operation::SHORT, Which::Every(1, 2), &[Mishap::Death]),
         Course::new(Operation::SHORT, Which::Every(1, 2), &[Mishap::LostAnswer]),
         Course::new(Operation::BRIEF, Which::Every(2, 7), &refusals),
         Course::new(Operation::SHORT, Which::Every(3, 16), &silences),
         Course::new(Operation::SHORT, Which::Every(2, 4), &caches),
-        Course::new(Operation::BRIEF, Which::Only(30), &[Mishap::Freeze]),
+        Course::new(Operation::BRIEF, Which::Only(15), &freeze),
     ]
 }
 

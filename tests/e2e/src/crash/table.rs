@@ -1,6 +1,6 @@
 //! The table: operations down, mishaps across.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::mishap::{Trouble, Which};
 use super::operation::Operation;
@@ -99,6 +99,12 @@ impl Table {
         format!("{head}{lines}\nconverged/runs (mishaps)")
     }
 
+    /// Those of these columns in which nothing ever went wrong, so that they show nothing.
+    pub fn untried(&self, columns: impl Iterator<Item = &'static str>) -> BTreeSet<&'static str> {
+        let tried = |column: &&str| self.cells.keys().any(|(_, name)| name == column);
+        columns.filter(|column| !tried(column)).collect()
+    }
+
     /// Cells that are as they must be, and those that are not.
     pub fn tally(&self) -> (usize, usize) {
         let good = self
@@ -125,6 +131,7 @@ mod tests {
         table.enter(Operation::Create, Trouble::NONE, (8, 0), true);
         table.enter(Operation::Create, trouble, (8, 0), true);
         assert_eq!(table.tally(), (1, 0));
+        assert_eq!(table.untried([CALM, "death"].into_iter()), ["death"].into());
         table.enter(Operation::Create, trouble, (9, 1), false);
         assert_eq!(table.tally(), (1, 1));
         assert_eq!(table.most_writes(&Operation::ALL), 8);
