@@ -81,10 +81,10 @@ impl GuestApi<'_> {
         let Some(moved) = moved(&text, server)? else {
             return Ok(());
         };
-        let path = format!("/data/{}", place.key);
+        let key = format!("/data/{}", place.key);
         let patch = json!([
-            { "op": "test", "path": path, "value": text },
-            { "op": "replace", "path": path, "value": moved },
+            { "op": "test", "path": key, "value": text },
+            { "op": "replace", "path": key, "value": moved },
         ]);
         let patched = self.calls.patch(&api, place.name, patch).await;
         patched.map_err(Error::Guest).map(drop)

@@ -108,15 +108,7 @@ impl World {
             Action::Create(object) => self.create(object),
             Action::Apply(object) => self.apply(object),
             Action::WriteUserData(recipe) => return self.write_user_data(recipe),
-            Action::ScrubUserData { secret, .. } => {
-                if self.is_same(secret) != Some(true) {
-                    return Err("conflict".to_owned());
-                }
-                self.touch(Kind::Secret, &secret.name);
-                if let Some(secret) = self.objects.secrets.get_mut(&secret.name) {
-                    secret.scrubbed = true;
-                }
-            }
+            Action::ScrubUserData { secret, .. } => return self.scrub(secret),
             Action::Delete { object, .. } => match self.is_same(object) {
                 None => {}
                 Some(true) => self.delete(object.kind, &object.name),
@@ -244,6 +236,17 @@ impl World {
                 found.refused = refused.then(|| "the disruption budget web".to_owned());
             }
         }
+    }
+
+    fn scrub(&mut self, victim: &Victim) -> Result<(), String> {
+        if self.is_same(victim) != Some(true) {
+            return Err("conflict".to_owned());
+        }
+        self.touch(Kind::Secret, &victim.name);
+        if let Some(secret) = self.objects.secrets.get_mut(&victim.name) {
+            secret.scrubbed = true;
+        }
+        Ok(())
     }
 
     fn mint_kubeconfig(
