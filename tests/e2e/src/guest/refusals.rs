@@ -94,6 +94,16 @@ fn table() -> Vec<Wrong> {
             "without scheme",
         ),
         wrong(
+            "a certificate's name in capitals",
+            endpoint(json!({ "certSANs": ["Api.example.com"] })),
+            "in small letters",
+        ),
+        wrong(
+            "a certificate's name that is no address",
+            endpoint(json!({ "certSANs": ["10.0.0.300"] })),
+            "must be IP addresses or DNS names",
+        ),
+        wrong(
             "class of another type",
             endpoint(json!({ "type": "ClusterIP", "loadBalancerClass": "a/b" })),
             "belong to an endpoint of type LoadBalancer",

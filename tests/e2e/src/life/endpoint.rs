@@ -27,6 +27,7 @@ pub async fn an_endpoint_moves_without_a_lost_request(stage: &Stage) -> anyhow::
     let spec = json!({ "controlPlane": { "replicas": 3, "endpoint": at(&old) } });
     cluster.apply(1, &spec).await?;
     cluster.is_whole_with(3, 1).await?;
+    port_stays(&cluster).await?;
     let before = cluster.vms().await?;
     let former = Prober::start(cluster.guest_config().await?);
 
@@ -58,6 +59,15 @@ pub async fn an_endpoint_moves_without_a_lost_request(stage: &Stage) -> anyhow::
     answers_to(&cluster, NAME).await?;
     let arguments = ["-n", "moves", "delete", "gc", "moved", "--timeout=180s"];
     stage.kubectl(&arguments).await.map(drop)
+}
+
+async fn port_stays(cluster: &Cluster<'_>) -> anyhow::Result<()> {
+    let port = json!({ "controlPlane": { "endpoint": { "port": 31999 } } });
+    match cluster.edit(&port).await {
+        Ok(()) => anyhow::bail!("another port was accepted"),
+        Err(error) if error.to_string().contains("change host") => Ok(()),
+        Err(error) => Err(error.context("it does not say what may change")),
+    }
 }
 
 async fn two_hosts(stage: &Stage) -> anyhow::Result<[String; 2]> {
