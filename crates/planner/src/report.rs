@@ -4,6 +4,7 @@ mod conditions;
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
+use guestcluster_api::spec::Topology;
 use guestcluster_api::status::{ControlPlaneStatus, MachineStatus, PoolStatus};
 use guestcluster_api::{GuestCluster, GuestClusterStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -50,7 +51,8 @@ pub fn status(
         initialised: initialised(previous, &machines),
         control_plane,
         workers,
-        workers_summary: Some(format!("{ready_workers}/{}", wanted.worker_count())),
+        workers_summary: (wanted.topology == Topology::Dedicated)
+            .then(|| format!("{ready_workers}/{}", wanted.worker_count())),
     };
     let facts = conditions::Facts {
         wanted,

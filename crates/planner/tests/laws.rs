@@ -85,7 +85,13 @@ fn ends_ready(mut world: World) -> Result<(), TestCaseError> {
     world.heal();
     let calm = world.run_until_calm(ROUNDS);
     whole(&world)?;
-    prop_assert!(calm, "not ready: {:#?}\n{}", world.status(), world.log());
+    prop_assert!(
+        calm,
+        "not ready: {:#?}\n{:?}\n{}",
+        world.status(),
+        world.left(),
+        world.log()
+    );
     world.pass(30);
     prop_assert!(
         world.is_idle(),

@@ -65,7 +65,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
     say_handed_over(context, draft);
     for machine in context.machines.values() {
         let in_turn = turns.iter().any(|turn| turn.machine.name == machine.name);
-        let goes = machine.is_leaving() || machine.is_given_up();
+        let goes = machine.is_leaving() || machine.phase() == Phase::Failed;
         if !in_turn && !goes && !machine.is_unmanaged() {
             bring_back(context, draft, machine);
         }

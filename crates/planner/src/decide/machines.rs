@@ -175,13 +175,19 @@ fn fitting(context: &Context<'_>, draft: &mut Draft, (pool, existing): (&Pool, u
     } else {
         format!(": {}", reasons.join("; "))
     };
+    let (need, cure) = match pool.replicas {
+        1 => (
+            "the control-plane machine needs a host".to_owned(),
+            "Add a host".to_owned(),
+        ),
+        many => (
+            format!("{many} control-plane machines need as many hosts"),
+            format!("There will be {size}; add hosts or lower spec.controlPlane.replicas"),
+        ),
+    };
     draft.hold(
         Reason::TooFewHosts,
-        format!(
-            "{} control-plane machines need as many hosts, and {eligible} of {hosts} can take one\
-             {detail}. There will be {size}; add hosts or lower spec.controlPlane.replicas",
-            pool.replicas
-        ),
+        format!("{need}, and {eligible} of {hosts} can take one{detail}. {cure}"),
     );
     size
 }

@@ -275,7 +275,14 @@ fn reconciling(facts: &Facts<'_>, ready: &Verdict, stalled: &Verdict) -> Verdict
         return change;
     }
     if ready.0 == Truth::True {
-        return no(Reason::Settled, "nothing is left to do");
+        let mut machines = facts.machines.values();
+        return match machines.find(|machine| machine.is_leaving()) {
+            Some(gone) => {
+                let message = format!("what is left of {} is taken away", gone.name);
+                yes(Reason::Provisioning, message)
+            }
+            None => no(Reason::Settled, "nothing is left to do"),
+        };
     }
     let reason = if facts.wanted.identity.deleting {
         Reason::DeletingObjects

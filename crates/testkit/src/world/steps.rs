@@ -2,6 +2,7 @@
 
 use guestcluster_api::{GuestClusterSpec, GuestClusterStatus};
 use guestcluster_planner::action::Kind;
+use guestcluster_planner::machines::recorded;
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Observed, Plan, Wanted, report};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -213,7 +214,8 @@ impl World {
     /// Runs until the cluster is ready and nothing is left to do.
     pub fn run_until_calm(&mut self, rounds: u32) -> bool {
         self.run_until(rounds, |world, plan| {
-            let leaves = plan.departures.as_ref().is_none_or(|d| !d.is_empty());
+            let goes = recorded(&world.status()).any(|machine| machine.phase == "Leaving");
+            let leaves = goes || plan.departures.as_ref().is_none_or(|d| !d.is_empty());
             world.is_ready() && world.is_up_to_date() && plan.actions.is_empty() && !leaves
         })
     }

@@ -48,13 +48,17 @@ pub async fn a_paused_cluster_is_left_alone(stage: &Stage) -> anyhow::Result<()>
 }
 
 /// What the operator might change about a guest Node: its labels and annotations, and whether it takes
-/// Pods; none if it deletes it.
+/// Pods; none if it deletes it. The guest's own controllers taint one that they do not hear of.
 async fn left_on_node(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<Option<Node>> {
     let node = cluster.nodes().await?.remove(machine);
     Ok(node.map(|mut node| {
         node.status = None;
         node.metadata.resource_version = None;
         node.metadata.managed_fields = None;
+        let taints = node.spec.as_mut().and_then(|spec| spec.taints.as_mut());
+        if let Some(taints) = taints {
+            taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+        }
         node
     }))
 }

@@ -55,13 +55,19 @@ pub(super) fn turn<'c, 'a>(
     }
 }
 
-/// Machines of this role that the operator may take away.
+/// Machines of this role that the operator may take away by a departure.
 fn of_role<'c, 'a>(
     context: &'c Context<'a>,
     role: Role,
 ) -> impl Iterator<Item = &'c MachineView<'a>> {
-    let ours = move |m: &&MachineView<'_>| m.role == role && !m.is_leaving() && !m.is_unmanaged();
-    context.machines.values().filter(ours)
+    let machines = context.machines.values();
+    machines.filter(move |m| m.role == role && may_depart(m))
+}
+
+/// One that was given up has a way off of its own (`replace.rs`); on two at once it would leave the
+/// endpoint and enter it in turn.
+fn may_depart(machine: &MachineView<'_>) -> bool {
+    !machine.is_leaving() && !machine.is_unmanaged() && machine.phase() != Phase::Failed
 }
 
 /// A machine that serves nobody: lost, or failed for long.
@@ -230,7 +236,7 @@ fn of_pool<'c, 'a>(
 }
 
 fn is_choosable(machine: &MachineView<'_>) -> bool {
-    !machine.is_leaving() && !machine.is_unmanaged() && !machine.is_stopped()
+    may_depart(machine) && !machine.is_stopped()
 }
 
 /// Which of several machines leaves: one that was chosen before, one that does not serve, an outdated
