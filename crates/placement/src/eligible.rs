@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use guestcluster_capacity::{Host, Quantity, Rounding, Taint, amount};
 
 /// What a machine asks of its host.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requirements {
     /// Labels that the host must have.
     pub node_selector: BTreeMap<String, String>,
@@ -18,7 +18,7 @@ pub struct Requirements {
 }
 
 /// A toleration, as in a Pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Toleration {
     /// Key; `None` with operator `Exists` tolerates all.
     pub key: Option<String>,
@@ -89,6 +89,14 @@ pub enum Refusal {
     /// The room that it has is another machine's, which exists and is on no host.
     #[error("has room only for {0}, which is on no host now")]
     KeptFor(String),
+    /// It carries as many machines of the tenant as one host may.
+    #[error("already carries {cap} of {tenant}, as many as one host may")]
+    TenantCap {
+        /// The machine's tenant.
+        tenant: String,
+        /// Machines that one host may carry of it.
+        cap: usize,
+    },
 }
 
 fn there(resource: &str, quantity: Quantity) -> String {

@@ -3,7 +3,9 @@
 mod eligible;
 mod fit;
 mod rollout;
+mod what_if;
 
 pub use eligible::{Refusal, Requirements, Toleration, refusal};
 pub use fit::{Needs, fit};
 pub use rollout::{Replacement, Rollout, reasons, rollout};
+pub use what_if::{Cure, Fleet, Machine, NewHost, NoSuchHost, Outcome, Shortfall, WhatIf};
