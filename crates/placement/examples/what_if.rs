@@ -33,19 +33,30 @@ impl Numbers {
 /// How full the hosts are: what other Pods hold so that so many CPUs are free on each.
 #[derive(Clone, Copy)]
 enum Room {
+    /// Eighty: a whole zone may die.
+    Vast,
     /// Twenty-four.
     Roomy,
     /// None or a few: the machines of a dead host just about fit, or do not.
     Tight,
+    /// The same, and no two machines are of one size.
+    Odd,
 }
 
 struct World {
     hosts: Vec<Host>,
     usage: Usage,
     sizes: Vec<(Requests, Requirements)>,
-    /// Name, size, hosts, group and tenant.
-    machines: Vec<(String, usize, Vec<String>, Option<String>, String)>,
+    machines: Vec<Guest>,
     caps: BTreeMap<String, usize>,
+}
+
+struct Guest {
+    name: String,
+    size: usize,
+    places: Vec<String>,
+    group: Option<String>,
+    tenant: String,
 }
 
 fn host(number: usize, cpus: u64) -> Host {
@@ -72,23 +83,25 @@ fn host(number: usize, cpus: u64) -> Host {
     }
 }
 
+/// What a machine of a size asks for, made a little different from the others by `extra`.
+fn size((cpus, gib, _): (u64, u64, usize), extra: usize) -> (Requests, Requirements) {
+    let memory = Quantity::units(gib * GIB + ((extra as u64) << 16));
+    let requirements = Requirements {
+        cpu: Quantity::units(cpus),
+        memory,
+        ..Requirements::default()
+    };
+    (Launcher::new(cpus, memory).requests(), requirements)
+}
+
 /// Guests of five machines: three of a control plane, which do not share hosts, and two workers.
 /// One in a hundred machines migrates.
 fn world(hosts: usize, machines: usize, room: Room) -> World {
     let mut numbers = Numbers(1);
-    let size = |(cpus, gib, _): (u64, u64, usize)| {
-        let memory = Quantity::units(gib * GIB);
-        let requirements = Requirements {
-            cpu: Quantity::units(cpus),
-            memory,
-            ..Requirements::default()
-        };
-        (Launcher::new(cpus, memory).requests(), requirements)
-    };
     let mut world = World {
         hosts: Vec::new(),
         usage: Usage::default(),
-        sizes: SIZES.map(size).into(),
+        sizes: SIZES.map(|of| size(of, 0)).into(),
         machines: Vec::new(),
         caps: BTreeMap::new(),
     };
@@ -99,11 +112,15 @@ fn world(hosts: usize, machines: usize, room: Room) -> World {
     let kinds = kinds.collect::<Vec<usize>>();
     for number in 0..machines {
         let (guest, role) = (number / 5, number % 5);
-        let size = if role < 3 {
+        let mut class = if role < 3 {
             guest % 2
         } else {
             kinds[numbers.below(kinds.len())]
         };
+        if matches!(room, Room::Odd) {
+            world.sizes.push(size(SIZES[class], number));
+            class = world.sizes.len() - 1;
+        }
         // Members of a guest are far apart in the list of hosts.
         let at = (numbers.below(hosts / 5) * 5 + role) % hosts;
         let mut places = vec![format!("host-{at:04}")];
@@ -111,22 +128,29 @@ fn world(hosts: usize, machines: usize, room: Room) -> World {
             places.push(format!("host-{:04}", (at + 5) % hosts));
         }
         for place in &places {
-            world.usage.hold(place, &world.sizes[size].0);
+            world.usage.hold(place, &world.sizes[class].0);
         }
         let group = (role < 3).then(|| format!("guest-{guest}"));
         let tenant = format!("tenant-{}", guest % 50);
         world.caps.insert(tenant.clone(), 20);
-        world
-            .machines
-            .push((format!("machine-{number:05}"), size, places, group, tenant));
+        world.machines.push(Guest {
+            name: format!("machine-{number:05}"),
+            size: class,
+            places,
+            group,
+            tenant,
+        });
     }
     for number in 0..hosts {
         let held = world.usage.of(&format!("host-{number:04}"));
         let held = held.map_or(0, |held| held.of("cpu").ceil());
         let spare = match room {
+            Room::Vast => 80,
             Room::Roomy => 24,
             // A host carries some hundred CPUs: what is free elsewhere is about as much in all.
-            Room::Tight => [0, 1, 3, 5, 9][numbers.below(5)] * 100 / hosts.min(100) as u64,
+            Room::Tight | Room::Odd => {
+                [0, 1, 3, 5, 9][numbers.below(5)] * 100 / hosts.min(100) as u64
+            }
         };
         let cpus = u64::try_from(held).unwrap_or_default() + spare;
         world.hosts.push(host(number, cpus));
@@ -136,17 +160,14 @@ fn world(hosts: usize, machines: usize, room: Room) -> World {
 
 fn measure(hosts: usize, machines: usize, room: Room) {
     let world = world(hosts, machines, room);
-    let machines = world
-        .machines
-        .iter()
-        .map(|(name, size, places, group, tenant)| Machine {
-            name,
-            hosts: places.iter().map(String::as_str).collect(),
-            requests: &world.sizes[*size].0,
-            requirements: &world.sizes[*size].1,
-            apart: group.as_deref(),
-            tenant: Some(tenant),
-        });
+    let machines = world.machines.iter().map(|guest| Machine {
+        name: &guest.name,
+        hosts: guest.places.iter().map(String::as_str).collect(),
+        requests: &world.sizes[guest.size].0,
+        requirements: &world.sizes[guest.size].1,
+        apart: guest.group.as_deref(),
+        tenant: Some(&guest.tenant),
+    });
     let machines = machines.collect::<Vec<_>>();
     let fleet = Fleet {
         hosts: &world.hosts,
@@ -173,8 +194,10 @@ fn measure(hosts: usize, machines: usize, room: Room) {
         format!("{}/{}/{}", counts[0], counts[1], counts[2])
     };
     let room = match room {
+        Room::Vast => "vast",
         Room::Roomy => "roomy",
         Room::Tight => "tight",
+        Room::Odd => "odd",
     };
     println!(
         "{hosts:>5} {:>8} {room:>6} {:>10} {:>10} {:>12} {:>10} {:>10} {:>8}",
@@ -227,7 +250,7 @@ fn main() {
         "each zone",
         "answers"
     );
-    for room in [Room::Roomy, Room::Tight] {
+    for room in [Room::Vast, Room::Roomy, Room::Tight, Room::Odd] {
         for (hosts, machines) in [
             (10, 100),
             (100, 2000),

@@ -41,17 +41,17 @@ pub struct Shortfall<'a> {
 pub(super) fn answer<'a>(world: &World<'a>, dead: &Bits, mut effort: u64) -> Outcome<'a> {
     let blocks = world.displaced(dead);
     let mut homes = greedy(world, &blocks, Choice::First);
-    if left_over(&homes) > 0 {
-        let tightest = greedy(world, &blocks, Choice::Tightest);
-        if left_over(&tightest) < left_over(&homes) {
-            homes = tightest;
-        }
-    }
     let mut at_least = 0;
     if left_over(&homes) > 0 {
         let bound = Bound::new(world, &blocks);
         let left = blocks.iter().map(|b| b.machines.len()).collect::<Vec<_>>();
         at_least = bound.forced(&Packing::new(world), &left, &mut 0);
+        if at_least < left_over(&homes) {
+            let tightest = greedy(world, &blocks, Choice::Tightest);
+            if left_over(&tightest) < left_over(&homes) {
+                homes = tightest;
+            }
+        }
         while at_least < left_over(&homes) {
             let limit = Limit {
                 count: at_least,

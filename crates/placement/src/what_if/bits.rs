@@ -46,6 +46,12 @@ impl Bits {
             .any(|(own, other)| own & other != 0)
     }
 
+    pub(super) fn remove_all(&mut self, other: &Self) {
+        for (own, other) in self.0.iter_mut().zip(&other.0) {
+            *own &= !other;
+        }
+    }
+
     pub(super) fn join(&mut self, other: &Self) {
         for (own, other) in self.0.iter_mut().zip(&other.0) {
             *own |= other;

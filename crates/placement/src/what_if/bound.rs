@@ -1,8 +1,11 @@
 //! How many machines are left without a host whatever is done, found without trying.
 
+use std::collections::BTreeMap;
+
 use guestcluster_capacity::Quantity;
 
 use super::packing::Packing;
+use super::search::MOST;
 use super::world::{Block, World, fits};
 
 /// What is counted together, found once for a question.
@@ -17,8 +20,10 @@ pub(super) struct Bound<'q> {
 }
 
 /// Blocks that may go nowhere but to the hosts of one block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lots {
+    /// The one block.
+    base: usize,
     all: Vec<usize>,
     /// Those whose machines are at least as large, in every resource.
     larger: Vec<usize>,
@@ -26,32 +31,61 @@ struct Lots {
     group: Vec<usize>,
 }
 
+impl Lots {
+    fn new(world: &World<'_>, blocks: &[Block], base: usize) -> Self {
+        let mut lots = Self {
+            base,
+            all: Vec::new(),
+            larger: Vec::new(),
+            group: Vec::new(),
+        };
+        let hosts = &blocks[base].hosts;
+        let own = &world.kinds[blocks[base].kind];
+        for (at, block) in blocks.iter().enumerate() {
+            let kind = &world.kinds[block.kind];
+            // A set without members is within every set; counted with each, it would be added up
+            // several times.
+            let is_nowhere = block.hosts.is_empty() && at != base;
+            if is_nowhere || !block.hosts.is_within(hosts) {
+                continue;
+            }
+            lots.all.push(at);
+            if fits(&own.requests, &kind.requests) {
+                lots.larger.push(at);
+                if own.group.is_some() && own.group == kind.group {
+                    lots.group.push(at);
+                }
+            }
+        }
+        lots
+    }
+}
+
+/// Sizes for which lots are made where machines are many.
+const WIDEST: usize = 64;
+
 /// Looks at hosts; what a question may spend is counted in them.
 pub(super) type Looks = u64;
 
 impl<'q> Bound<'q> {
+    /// Of many machines, lots are made for the widest block of each size alone: each lot may be as
+    /// long as there are blocks.
     pub(super) fn new(world: &'q World<'q>, blocks: &'q [Block]) -> Self {
-        let lots = blocks.iter().enumerate().map(|(own_at, of)| {
-            let mut lots = Lots::default();
-            let own = &world.kinds[of.kind];
-            for (at, block) in blocks.iter().enumerate() {
-                let kind = &world.kinds[block.kind];
-                // A set without members is within every set; counted with each, it would be added
-                // up several times below.
-                let is_nowhere = block.hosts.is_empty() && at != own_at;
-                if is_nowhere || !block.hosts.is_within(&of.hosts) {
-                    continue;
-                }
-                lots.all.push(at);
-                if fits(&own.requests, &kind.requests) {
-                    lots.larger.push(at);
-                    if own.group.is_some() && own.group == kind.group {
-                        lots.group.push(at);
-                    }
-                }
-            }
-            lots
-        });
+        let machines = blocks
+            .iter()
+            .map(|block| block.machines.len())
+            .sum::<usize>();
+        let mut bases = (0..blocks.len()).collect::<Vec<_>>();
+        if machines > MOST {
+            // By the number of hosts already, so the last of a size is the widest.
+            let sizes = bases
+                .iter()
+                .map(|at| (&world.kinds[blocks[*at].kind].requests, *at));
+            bases = sizes.collect::<BTreeMap<_, _>>().into_values().collect();
+            bases.sort_unstable_by(|a, b| b.cmp(a));
+            bases.truncate(WIDEST);
+        }
+        let lots = bases.into_iter().map(|base| Lots::new(world, blocks, base));
         Self {
             world,
             blocks,
@@ -62,8 +96,9 @@ impl<'q> Bound<'q> {
     /// At least so many of the machines that `left` counts by block find no host.
     pub(super) fn forced(&self, packing: &Packing<'_>, left: &[usize], looks: &mut Looks) -> usize {
         let mut short = Vec::new();
-        for (at, block) in self.blocks.iter().enumerate() {
-            let shortage = self.short(at, packing, left, looks);
+        for lots in &self.lots {
+            let shortage = self.short(lots, packing, left, looks);
+            let block = &self.blocks[lots.base];
             if shortage > 0 {
                 short.push((shortage, block));
             }
@@ -83,18 +118,24 @@ impl<'q> Bound<'q> {
         forced
     }
 
-    fn short(&self, at: usize, packing: &Packing<'_>, left: &[usize], looks: &mut Looks) -> usize {
-        let lots = &self.lots[at];
+    fn short(
+        &self,
+        lots: &Lots,
+        packing: &Packing<'_>,
+        left: &[usize],
+        looks: &mut Looks,
+    ) -> usize {
         let count = |lot: &[usize]| lot.iter().map(|at| left[*at]).sum::<usize>();
         let (all, larger, group) = (count(&lots.all), count(&lots.larger), count(&lots.group));
         if all == 0 {
             return 0;
         }
-        let kind = self.blocks[at].kind;
+        let block = &self.blocks[lots.base];
+        let kind = block.kind;
         let requests = &self.world.kinds[kind].requests;
         let mut wanted = self.sums(&lots.all, left);
         let (mut copies, mut carriers) = (0_usize, 0);
-        for host in self.blocks[at].hosts.iter() {
+        for host in block.hosts.iter() {
             *looks += 1;
             let free = packing.free(host);
             copies = copies.saturating_add(fit_times(requests, free).min(larger));
@@ -140,6 +181,10 @@ fn over(excess: Quantity, largest: Quantity) -> usize {
 }
 
 fn fit_times(requests: &[Quantity], free: &[Quantity]) -> usize {
+    // Comparing is much quicker than dividing, and most hosts have no room.
+    if !fits(requests, free) {
+        return 0;
+    }
     let requested = requests
         .iter()
         .zip(free)

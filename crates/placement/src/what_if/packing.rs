@@ -159,18 +159,10 @@ fn first(packing: &Packing<'_>, block: &Block, mut from: usize) -> Option<usize>
 
 /// Least left is least of the resource of which the machine takes the largest share.
 fn tightest(packing: &Packing<'_>, block: &Block) -> Option<usize> {
-    let requests = &packing.world.kinds[block.kind].requests;
+    let scarce = packing.world.kinds[block.kind].scarce;
     let taking = block
         .hosts
         .iter()
         .filter(|host| packing.takes(block.kind, *host));
-    taking.min_by_key(|host| {
-        let free = packing.free(*host).iter();
-        let copies = free.zip(requests).filter_map(|(free, request)| {
-            let request = request.milli();
-            // In hundredths of the machine.
-            (request > 0).then(|| free.milli().saturating_mul(100) / request)
-        });
-        (copies.min(), *host)
-    })
+    taking.min_by_key(|host| (packing.free(*host).get(scarce), *host))
 }

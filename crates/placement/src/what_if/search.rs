@@ -8,7 +8,7 @@ use super::packing::{Homes, Packing};
 use super::world::{Block, World};
 
 /// More machines than this are not searched: there is no hope, and the stack is finite.
-const MOST: usize = 500;
+pub(super) const MOST: usize = 500;
 
 /// What an answer has to be better than.
 #[derive(Clone, Copy, Debug)]

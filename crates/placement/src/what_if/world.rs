@@ -42,6 +42,8 @@ pub(super) struct Kind<'a> {
     pub(super) requests: Vec<Quantity>,
     /// Sum of the shares of what all hosts offer, to compare machines.
     pub(super) size: u128,
+    /// The resource with the largest share.
+    pub(super) scarce: usize,
     pub(super) group: Option<usize>,
     /// The tenant, if it has a cap, and that.
     pub(super) tenant: Option<(usize, usize)>,
@@ -112,11 +114,11 @@ impl<'a> World<'a> {
     fn find_places(&mut self) {
         let hosts = self.hosts.iter().map(|at| &*self.fleet.hosts[*at].name);
         self.places = hosts.zip(0..).collect();
-        let everywhere = self.fleet.machines.iter().flat_map(|m| &m.hosts);
-        for place in numbered(everywhere.copied()).into_keys() {
-            let next = self.places.len();
-            self.places.entry(place).or_insert(next);
-        }
+        let everywhere = self.fleet.machines.iter().flat_map(|m| &m.hosts).copied();
+        let strange = numbered(everywhere.filter(|place| !self.places.contains_key(place)));
+        let hosts = self.hosts.len();
+        self.places
+            .extend(strange.into_iter().map(|(place, at)| (place, hosts + at)));
         self.on = vec![Vec::new(); self.places.len()];
         for machine in 0..self.machines.len() {
             let hosts = self.machine(machine).hosts.iter();
@@ -155,13 +157,14 @@ impl<'a> World<'a> {
             let cap = |name| Some((*tenants.get(name)?, *self.fleet.caps.get(name)?));
             let tenant = this.tenant.and_then(cap);
             let next = self.kinds.len();
-            let key = (requests, group, tenant, this.requirements);
+            let key = (group, tenant, requests, this.requirements);
             let kind = *known.entry(key.clone()).or_insert(next);
             if kind == next {
-                let (requests, group, tenant, requirements) = key;
+                let (group, tenant, requests, requirements) = key;
                 self.kinds.push(Kind {
                     requests,
                     size: 0,
+                    scarce: 0,
                     group,
                     tenant,
                     hosts: Bits::none(self.hosts.len()),
@@ -206,7 +209,10 @@ impl<'a> World<'a> {
                 .iter()
                 .zip(&offered)
                 .map(|(amount, all)| amount.milli().unsigned_abs().saturating_mul(WHOLE) / all);
-            kind.size = shares.fold(0, u128::saturating_add);
+            let shares = shares.collect::<Vec<_>>();
+            let scarce = (0..shares.len()).max_by_key(|at| shares[*at]);
+            kind.scarce = scarce.unwrap_or_default();
+            kind.size = shares.into_iter().fold(0, u128::saturating_add);
         }
     }
 
@@ -226,6 +232,7 @@ impl<'a> World<'a> {
             }
         }
         let (mut eligible, mut roomy) = (BTreeMap::new(), BTreeMap::new());
+        let mut full = BTreeMap::new();
         for at in 0..self.kinds.len() {
             let kind = &self.kinds[at];
             let eligible = eligible.entry(kind.requirements).or_insert_with(|| {
@@ -240,14 +247,25 @@ impl<'a> World<'a> {
             for host in kind.group.iter().flat_map(|group| &carry[*group]) {
                 hosts.remove(*host);
             }
-            if let Some((tenant, cap)) = kind.tenant {
-                let full = |host: &usize| self.of_tenant(tenant, *host) >= cap;
-                for host in roomy.iter().filter(full) {
-                    hosts.remove(host);
-                }
+            if let Some(tenant) = kind.tenant {
+                let full = full.entry(tenant).or_insert_with(|| self.full(tenant));
+                hosts.remove_all(full);
             }
             self.kinds[at].hosts = hosts;
         }
+    }
+
+    /// Hosts with as many machines of a tenant as its cap allows.
+    fn full(&self, (tenant, cap): (usize, usize)) -> Bits {
+        if cap == 0 {
+            return self.hosts_that(|_| true);
+        }
+        let mut full = Bits::none(self.hosts.len());
+        let on = self.of_tenant.range((tenant, 0)..(tenant + 1, 0));
+        for ((_, host), _) in on.filter(|(_, count)| **count >= cap) {
+            full.insert(*host);
+        }
+        full
     }
 
     fn hosts_that(&self, suit: impl Fn(usize) -> bool) -> Bits {
@@ -272,8 +290,8 @@ impl<'a> World<'a> {
     /// hosts, of these the largest.
     pub(super) fn displaced(&self, dead: &Bits) -> Vec<Block> {
         let homeless = |machine: &usize| self.at[*machine].iter().all(|at| dead.has(*at));
-        let mut machines = dead.iter().flat_map(|place| &self.on[place]).copied();
-        let mut machines = machines.by_ref().filter(homeless).collect::<Vec<_>>();
+        let machines = dead.iter().flat_map(|place| &self.on[place]).copied();
+        let mut machines = machines.filter(homeless).collect::<Vec<_>>();
         machines.extend(&self.waiting);
         machines.sort_unstable_by_key(|machine| (self.kind_of[*machine], *machine));
         machines.dedup();
