@@ -41,6 +41,9 @@ enum Room {
     Tight,
     /// The same, and no two machines are of one size.
     Odd,
+    /// None, but for ten hosts which together have as much as a host's machines need, or a little
+    /// more: whether they fit is a puzzle.
+    Puzzle,
 }
 
 struct World {
@@ -117,7 +120,7 @@ fn world(hosts: usize, machines: usize, room: Room) -> World {
         } else {
             kinds[numbers.below(kinds.len())]
         };
-        if matches!(room, Room::Odd) {
+        if let Room::Odd = room {
             world.sizes.push(size(SIZES[class], number));
             class = world.sizes.len() - 1;
         }
@@ -141,21 +144,33 @@ fn world(hosts: usize, machines: usize, room: Room) -> World {
             tenant,
         });
     }
+    add_hosts(&mut world, hosts, room, &mut numbers);
+    world
+}
+
+/// Hosts that are as large as what they carry, and what is to be free.
+fn add_hosts(world: &mut World, hosts: usize, room: Room, numbers: &mut Numbers) {
+    let cpus = |requests: &Requests| u64::try_from(requests.of("cpu").ceil()).unwrap_or_default();
+    let machines = world
+        .machines
+        .iter()
+        .map(|guest| cpus(&world.sizes[guest.size].0));
+    // A tenth of what the machines of a host need.
+    let share = machines.sum::<u64>() / hosts as u64 / 10;
     for number in 0..hosts {
-        let held = world.usage.of(&format!("host-{number:04}"));
-        let held = held.map_or(0, |held| held.of("cpu").ceil());
-        let spare = match room {
+        let free = match room {
             Room::Vast => 80,
             Room::Roomy => 24,
             // A host carries some hundred CPUs: what is free elsewhere is about as much in all.
             Room::Tight | Room::Odd => {
                 [0, 1, 3, 5, 9][numbers.below(5)] * 100 / hosts.min(100) as u64
             }
+            Room::Puzzle if number % (hosts / 10) == 0 => share + numbers.below(5) as u64,
+            Room::Puzzle => 0,
         };
-        let cpus = u64::try_from(held).unwrap_or_default() + spare;
-        world.hosts.push(host(number, cpus));
+        let held = world.usage.of(&format!("host-{number:04}")).map_or(0, cpus);
+        world.hosts.push(host(number, held + free));
     }
-    world
 }
 
 fn measure(hosts: usize, machines: usize, room: Room) {
@@ -198,6 +213,7 @@ fn measure(hosts: usize, machines: usize, room: Room) {
         Room::Roomy => "roomy",
         Room::Tight => "tight",
         Room::Odd => "odd",
+        Room::Puzzle => "puzzle",
     };
     println!(
         "{hosts:>5} {:>8} {room:>6} {:>10} {:>10} {:>12} {:>10} {:>10} {:>8}",
@@ -250,7 +266,13 @@ fn main() {
         "each zone",
         "answers"
     );
-    for room in [Room::Vast, Room::Roomy, Room::Tight, Room::Odd] {
+    for room in [
+        Room::Vast,
+        Room::Roomy,
+        Room::Tight,
+        Room::Odd,
+        Room::Puzzle,
+    ] {
         for (hosts, machines) in [
             (10, 100),
             (100, 2000),

@@ -1,4 +1,5 @@
-//! Which hosts may take a machine, or exactly why they may not.
+//! Which hosts may take a machine, or exactly why they may not; and whether all still have a home if
+//! hosts died.
 
 mod eligible;
 mod fit;

@@ -90,7 +90,7 @@ pub struct WhatIf<'a> {
     effort: u64,
 }
 
-/// About a millisecond.
+/// Some milliseconds, which few questions need.
 const EFFORT: u64 = 100_000;
 
 impl<'a> WhatIf<'a> {

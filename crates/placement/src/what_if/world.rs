@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_capacity::Quantity;
+use guestcluster_capacity::resource::{CPU, MEMORY};
 
 use super::bits::Bits;
 use super::{Fleet, Machine, NoSuchHost};
@@ -232,16 +233,24 @@ impl<'a> World<'a> {
             }
         }
         let (mut eligible, mut roomy) = (BTreeMap::new(), BTreeMap::new());
-        let mut full = BTreeMap::new();
-        for at in 0..self.kinds.len() {
-            let kind = &self.kinds[at];
-            let eligible = eligible.entry(kind.requirements).or_insert_with(|| {
-                self.hosts_that(|host| refusal(self.host(host), kind.requirements).is_none())
+        let (mut full, mut found) = (BTreeMap::new(), Vec::new());
+        let whole = self.whole();
+        for kind in &self.kinds {
+            let needs = kind.requirements;
+            // Sizes are many and selectors few: labels and taints are read once for all sizes.
+            let key = (&needs.node_selector, &needs.tolerations);
+            let eligible = eligible.entry(key).or_insert_with(|| {
+                let mut sizeless = needs.clone();
+                (sizeless.cpu, sizeless.memory) = Default::default();
+                self.hosts_that(|host| refusal(self.host(host), &sizeless).is_none())
             });
-            let key = (kind.requirements, kind.requests.clone());
-            let roomy = roomy.entry(key).or_insert_with(|| {
-                let fits = |host| fits(&kind.requests, self.free(host));
-                self.hosts_that(|host| eligible.has(host) && fits(host))
+            let roomy = roomy.entry((needs, &kind.requests)).or_insert_with(|| {
+                let size = [needs.cpu, needs.memory];
+                self.hosts_that(|host| {
+                    eligible.has(host)
+                        && fits(&size, &whole[host])
+                        && fits(&kind.requests, self.free(host))
+                })
             });
             let mut hosts = roomy.clone();
             for host in kind.group.iter().flat_map(|group| &carry[*group]) {
@@ -251,8 +260,20 @@ impl<'a> World<'a> {
                 let full = full.entry(tenant).or_insert_with(|| self.full(tenant));
                 hosts.remove_all(full);
             }
-            self.kinds[at].hosts = hosts;
+            found.push(hosts);
         }
+        for (kind, hosts) in self.kinds.iter_mut().zip(found) {
+            kind.hosts = hosts;
+        }
+    }
+
+    /// CPUs and memory of each host as a whole.
+    fn whole(&self) -> Vec<[Quantity; 2]> {
+        let hosts = (0..self.hosts.len()).map(|host| &self.host(host).allocatable);
+        let whole = hosts.map(|all| {
+            [CPU, MEMORY].map(|resource| all.get(resource).copied().unwrap_or_default())
+        });
+        whole.collect()
     }
 
     /// Hosts with as many machines of a tenant as its cap allows.
