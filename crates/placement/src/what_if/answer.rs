@@ -157,7 +157,7 @@ impl World<'_> {
     }
 
     /// Why a host does not take a machine now. Asked of the names and not of the numbers: it need
-    /// not be quick, and shall say what [`fit`] says.
+    /// not be quick, and shall say what [`fit()`] says.
     fn refusal(&self, machine: usize, host: usize) -> Option<Refusal> {
         let this = self.machine(machine);
         let others = (0..self.machines.len()).filter(|other| self.at[*other].contains(&host));

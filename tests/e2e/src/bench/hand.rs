@@ -85,6 +85,7 @@ pub(super) async fn bare_joins(stage: &Stage, name: &str) -> anyhow::Result<(Dur
     hand.start(members, &machine(members, 1), true).await?;
     hand.nodes(1, false).await?;
     hand.connect().await?;
+    hand.keep_token().await?;
     hand.nodes(1, true).await?;
     let mut there = 1;
     let (mut of_members, mut of_workers) = (Duration::ZERO, Duration::ZERO);
@@ -107,6 +108,18 @@ pub(super) async fn bare_joins(stage: &Stage, name: &str) -> anyhow::Result<(Dur
 }
 
 impl<'a> Hand<'a> {
+    /// `kubeadm init` makes the token valid for a minute, and joins one after another take longer.
+    async fn keep_token(&self) -> anyhow::Result<()> {
+        let end = Timestamp::now().as_second() + guestcluster_bootstrap::TOKEN_LIFETIME;
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": { "name": self.token.secret_name(), "namespace": "kube-system" },
+            "stringData": { "expiration": BootstrapToken::expiration(end)? },
+        });
+        self.apply(&self.guest, &secret).await
+    }
+
     /// Gives the guest its pod network.
     async fn connect(&self) -> anyhow::Result<()> {
         let endpoint = (&*self.endpoint.host, self.endpoint.port);
