@@ -11,7 +11,8 @@
 //! 3. Nothing is deleted because something could not be reached, nor because a person deleted a part
 //!    of it; and nothing of ours costs etcd its quorum.
 //! 4. A machine's name is recorded in status before its first object is made, and used once.
-//! 5. A machine that joined is never taken away; one that a person stopped stays stopped.
+//! 5. A machine that joined goes by a departure that status has told of, or not at all; one that a
+//!    person stopped stays stopped, unless it is out of etcd for good.
 //! 6. Once faults stop, the guest becomes ready, whatever happened before; then nothing is written.
 //! 7. A deletion ends with nothing left, or with the disks that were to be kept, whatever the guest
 //!    says.

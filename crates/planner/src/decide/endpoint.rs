@@ -51,12 +51,8 @@ pub(crate) fn in_use(
     machines: &BTreeMap<String, MachineView<'_>>,
 ) -> Option<(String, u16)> {
     let new = asked_for(wanted, seen)?;
-    let kubeconfig = seen
-        .secrets
-        .get(&secrets::kubeconfig(&wanted.identity.name));
-    let told = kubeconfig.and_then(|secret| secret.server.as_ref());
-    let old = told.or(previous.endpoint.as_ref()).and_then(|s| parse(s));
-    match old {
+    let before = || parse(previous.endpoint.as_ref()?);
+    match in_kubeconfig(wanted, seen).or_else(before) {
         Some(old) if old != new && !strangers(seen, machines, &new.0).is_empty() => Some(old),
         _ => Some(new),
     }
@@ -65,11 +61,12 @@ pub(crate) fn in_use(
 /// `host:port` under which users look for the guest's API: that of the kubeconfig, or the one that it
 /// will have.
 pub fn told_to_users(wanted: &Wanted, seen: &Observed) -> Option<(String, u16)> {
-    let kubeconfig = seen
-        .secrets
-        .get(&secrets::kubeconfig(&wanted.identity.name));
-    let told = kubeconfig.and_then(|secret| parse(secret.server.as_ref()?));
-    told.or_else(|| asked_for(wanted, seen))
+    in_kubeconfig(wanted, seen).or_else(|| asked_for(wanted, seen))
+}
+
+fn in_kubeconfig(wanted: &Wanted, seen: &Observed) -> Option<(String, u16)> {
+    let name = secrets::kubeconfig(&wanted.identity.name);
+    parse(seen.secrets.get(&name)?.server.as_ref()?)
 }
 
 /// Control-plane machines whose certificates do not vouch for a host, or are not known.

@@ -73,8 +73,8 @@ pub(super) async fn by_hand(
 }
 
 /// How long a control-plane machine and a worker take on average from their first object to their Ready
-/// Node, when three of each join a guest one after another and nothing else happens. The first of the
-/// control plane is its birth and does not count.
+/// Node, when two and three of them join a guest of one machine, one after another, and nothing else
+/// happens.
 pub(super) async fn bare_joins(stage: &Stage, name: &str) -> anyhow::Result<(Duration, Duration)> {
     Cluster::new(stage, NAMESPACE, name).namespace().await?;
     let hand = Hand::prepare(stage, name, (3, 3)).await?;

@@ -42,7 +42,7 @@ pub async fn run(stage: &Stage, figures: &mut Figures, rounds: usize) -> anyhow:
 /// What each round showed.
 #[derive(Default)]
 struct Rounds {
-    /// Three control-plane machines and three workers that join one after another, without an operator.
+    /// Three times the mean join of a control-plane machine and that of a worker, without an operator.
     joins: Vec<f64>,
     upgrades: Vec<f64>,
     upgrade_writes: Vec<f64>,
