@@ -30,7 +30,7 @@ pub async fn a_paused_cluster_is_left_alone(stage: &Stage) -> anyhow::Result<()>
         cluster.condition("Paused", "True", "PausedByUser").await?;
         let mark = Mark::now(stage)?;
         let before = left_on_node(&cluster, &worker).await?;
-        let arguments = ["-n", LIFE, "delete", "vm", &worker, "--timeout=120s"];
+        let arguments = ["-n", LIFE, "delete", "vm", &worker, "--timeout=240s"];
         stage.kubectl(&arguments).await?;
         tokio::time::sleep(LONG).await;
         let now = left_on_node(&cluster, &worker).await?;
