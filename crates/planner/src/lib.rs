@@ -21,6 +21,7 @@ pub mod action;
 pub mod cidr;
 pub mod decide;
 pub mod departure;
+pub mod foresight;
 pub mod machines;
 pub mod observed;
 pub mod ordinals;

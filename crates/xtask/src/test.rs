@@ -12,7 +12,7 @@ use crate::tally::Tally;
 use crate::{crash, e2e, process};
 
 /// The end-to-end groups that a CI run has time for.
-const GROUPS: &[&str] = &["guest", "life"];
+const GROUPS: &[&str] = &["guest", "life", "layers"];
 
 /// Runs unit tests, laws and snapshots of all crates, then the end-to-end suite and the short crash
 /// tables on the local infrastructure. The last line is `N passed, N failed`. Needs root.

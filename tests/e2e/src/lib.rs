@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod crash;
 pub mod guest;
 pub mod inside;
+pub mod layers;
 pub mod life;
 pub mod prober;
 pub mod stage;

@@ -51,6 +51,7 @@ fn groups() -> Vec<(&'static str, Vec<Scenario>)> {
     vec![
         ("guest", crate::guest::scenarios()),
         ("life", crate::life::scenarios()),
+        ("layers", crate::layers::scenarios()),
         ("truth", crate::truth::scenarios()),
     ]
 }

@@ -1,0 +1,11 @@
+//! Group `layers`: hosts and guests seen together: what a lost host would cost, machines that share
+//! one, hosts that are emptied, and what the infrastructure's API server refuses.
+
+use crate::life::the_operator_runs;
+use crate::scenario;
+use crate::suite::Scenario;
+
+/// The scenarios, in order.
+pub fn scenarios() -> Vec<Scenario> {
+    vec![scenario!(the_operator_runs, foundation)]
+}
