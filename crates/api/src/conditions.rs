@@ -175,6 +175,8 @@ reasons! {
     Outdated,
     /// A machine leaves its host, which is being drained.
     Evicted,
+    /// A machine stays on a host that is being emptied, because no other takes it: the message says why.
+    NoOtherHost,
     /// A machine that serves no more is being replaced.
     Unhealthy,
     /// A machine whose VM somebody deleted is being replaced.

@@ -77,7 +77,11 @@ pub const ADDONS: &str = "guestcluster.dev/addons";
 /// In the guest, an annotation on a Node that we cordoned: when its drain began (RFC 3339).
 pub const NODE_DRAIN: &str = "guestcluster.dev/drain-began";
 
-/// Our finalizer on a GuestCluster.
+/// Annotation on a Node of the infrastructure cluster: the HostMaintenance that cordoned it, and that
+/// uncordons it at its end.
+pub const CORDONED_BY: &str = "guestcluster.dev/cordoned-by";
+
+/// Our finalizer on a GuestCluster and on a HostMaintenance.
 pub const FINALIZER: &str = "guestcluster.dev/cleanup";
 
 /// Field managers, one per place that writes.

@@ -27,7 +27,7 @@ use crate::wanted::Wanted;
 pub(crate) use acceptance::parts;
 pub use acceptance::{Objection, host_refusals, objection};
 pub(crate) use deletion::remaining;
-pub(crate) use depart::{CALM, repairs};
+pub(crate) use depart::{CALM, WAITS, repairs};
 
 /// Everything that a step may look at.
 pub(crate) struct Context<'a> {

@@ -23,6 +23,7 @@ pub mod decide;
 pub mod departure;
 pub mod foresight;
 pub mod machines;
+pub mod maintenance;
 pub mod observed;
 pub mod ordinals;
 pub mod permissions;

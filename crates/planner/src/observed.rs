@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_api::{labels, names};
 pub use guestcluster_capacity::{Holding, Host, Quantity, Usage};
 use k8s_openapi::jiff::Timestamp;
@@ -135,6 +136,8 @@ pub struct Infra {
     /// What machines of this cluster hold on them, part of `usage`; two for one machine while it
     /// migrates, none while it is off.
     pub holdings: Vec<Holding>,
+    /// Hosts that a HostMaintenance empties now, with what it says of machines that find no other host.
+    pub emptied: BTreeMap<String, CapacityPolicy>,
 }
 
 /// Identity of an object: what a delete needs.

@@ -13,9 +13,12 @@
 //!    repair it.
 //! 5. What runs on a dead host may still run: a worker there is left alone until its host is fenced.
 //!    A control-plane machine is replaced, because a member that etcd has removed can do no harm.
+//! 6. A host that a HostMaintenance empties keeps a machine that no other host takes, unless the
+//!    maintenance allows that it waits.
 
 mod choice;
 mod drain;
+mod emptied;
 mod quorum;
 mod steps;
 
@@ -32,6 +35,7 @@ use crate::observed::Launcher;
 
 pub(crate) use choice::{CALM, repairs};
 pub(super) use quorum::spares;
+pub(crate) use steps::WAITS;
 
 /// The taint with which a person or a fencing agent says that a host is off
 /// (Kubernetes' non-graceful node shutdown).
@@ -62,6 +66,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
     draft.plan.departures = Some(departures);
     say_lost_quorum(context, draft);
     say_stranded(context, draft);
+    emptied::say_staying(context, draft);
     say_handed_over(context, draft);
     for machine in context.machines.values() {
         let in_turn = turns.iter().any(|turn| turn.machine.name == machine.name);
@@ -95,7 +100,7 @@ pub(super) fn replaces(context: &Context<'_>, machine: &MachineView<'_>) -> bool
 /// Undoes what was done to a machine that does not leave after all, or is back.
 fn bring_back(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) {
     steps::enter_endpoint(draft, machine);
-    let waits = machine.instance.is_some_and(|i| i.evicted_from.is_some());
+    let waits = emptied::is_asked_away(context, machine);
     let guest = context.seen.guest.known();
     if let (Some(node), Some(_), false) = (machine.node, guest, waits)
         && node.drained_since.is_some()

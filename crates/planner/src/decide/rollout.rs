@@ -3,7 +3,8 @@
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::spec::Profile;
-use guestcluster_placement::{Replacement, Rollout, rollout};
+use guestcluster_capacity::Host;
+use guestcluster_placement::{Replacement, Rollout, reasons, rollout};
 
 use super::{Context, endpoint, host_refusals};
 use crate::machines::MachineView;
@@ -227,6 +228,29 @@ fn delete_first(
 
 /// Whether one more machine of the pool finds a host, or at least one in the place of another.
 fn where_to(context: &Context<'_>, pool: &Pool, machines: &[&MachineView<'_>]) -> Rollout {
+    let old = machines.iter().find(|m| is_outdated(context, pool, m));
+    let leaving = old.map_or("", |machine| machine.name.as_str());
+    room(context, (pool, machines), (&context.seen.infra.hosts, leaving))
+}
+
+/// Why no host but its own takes a machine as it is now; `None` if one does.
+pub(super) fn no_other_host(context: &Context<'_>, machine: &MachineView<'_>) -> Option<String> {
+    let (own, pool) = (machine.host()?, context.wanted.pool(&machine.pool)?);
+    let hosts = context.seen.infra.hosts.iter();
+    let others: Vec<Host> = hosts.filter(|host| host.name != own).cloned().collect();
+    let machines = counted(context, &pool.name);
+    match room(context, (pool, &machines), (&others, &machine.name)) {
+        Rollout::Surge { .. } | Rollout::DeleteFirst { .. } => None,
+        Rollout::Neither { why } => Some(reasons(&why)),
+    }
+}
+
+/// Whether one more machine of the pool finds one of these hosts.
+fn room(
+    context: &Context<'_>,
+    (pool, machines): (&Pool, &[&MachineView<'_>]),
+    (hosts, leaving): (&[Host], &str),
+) -> Rollout {
     let infra = &context.seen.infra;
     let of_pool = |name: &String| machines.iter().any(|m| m.name == *name);
     let held: Vec<Holding> = infra
@@ -241,16 +265,15 @@ fn where_to(context: &Context<'_>, pool: &Pool, machines: &[&MachineView<'_>]) -
         .filter(waits)
         .map(|m| m.name.clone())
         .collect();
-    let old = machines.iter().find(|m| is_outdated(context, pool, m));
     rollout(&Replacement {
-        hosts: &infra.hosts,
+        hosts,
         usage: &infra.usage,
         requirements: &pool.requirements,
         requests: &pool.requests(),
         held: &held,
         apart: pool.role == Role::ControlPlane && context.wanted.profile == Profile::Production,
         waiting: &waiting,
-        leaving: old.map_or("", |machine| machine.name.as_str()),
+        leaving,
     })
 }
 

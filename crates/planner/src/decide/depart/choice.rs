@@ -4,7 +4,7 @@ use guestcluster_api::labels::Role;
 use guestcluster_api::{GuestClusterStatus, Reason};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{Turn, quorum};
+use super::{Turn, emptied, quorum};
 use crate::decide::rollout::{self, Target};
 use crate::decide::{Context, Draft, objection};
 use crate::departure::Departure;
@@ -42,7 +42,7 @@ pub(super) fn turn<'c, 'a>(
     let wish = (is_settled && asked)
         .then(|| wished(context, role))
         .flatten();
-    let evicted = of_role(context, role).filter(|m| is_evicted(m));
+    let evicted = of_role(context, role).filter(|m| is_evicted(context, m));
     let evicted = evicted.min_by_key(|m| (!has_begun(m), &m.name));
     // Of two members none can be spared for a while: first there must be one again, or three.
     match (evicted, wish) {
@@ -97,9 +97,9 @@ fn is_past_return(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
     machine.role == Role::ControlPlane && machine.joined_before() && !is_member
 }
 
-fn is_evicted(machine: &MachineView<'_>) -> bool {
-    let asked = machine.instance.filter(|i| !i.meta.deleting);
-    asked.is_some_and(|i| i.evicted_from.is_some()) && !machine.is_stopped()
+fn is_evicted(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
+    let stays = machine.instance.is_some_and(|i| !i.meta.deleting);
+    stays && !machine.is_stopped() && emptied::is_asked_away(context, machine)
 }
 
 /// Something of its departure was done already.

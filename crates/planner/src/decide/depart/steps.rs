@@ -14,6 +14,9 @@ use crate::machines::{MachineView, Phase};
 /// hear of it one after another. What was lost with it stands in `docs/measurements.md`.
 const AFTERGLOW: SignedDuration = SignedDuration::from_secs(2);
 
+/// What stands in a departure's message before what it waits for.
+pub(crate) const WAITS: &str = "; it waits: ";
+
 /// How a step ends.
 pub(super) enum Wait {
     /// An action of this plan must take effect first.
@@ -33,7 +36,7 @@ pub(super) fn go(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) {
     }
     let waits = match depart(context, draft, turn) {
         Ok(()) | Err(Wait::Acting) => String::new(),
-        Err(Wait::For(what)) => format!("; it waits: {what}"),
+        Err(Wait::For(what)) => format!("{WAITS}{what}"),
     };
     let message = format!("{} leaves, because {}{waits}", machine.name, why.words());
     draft.hold(why.reason(), message);

@@ -7,12 +7,13 @@ use crate::departure::Departure;
 use crate::render;
 
 /// Holds that speak of a change under way.
-const CHANGES: [Reason; 5] = [
+const CHANGES: [Reason; 6] = [
     Reason::Unhealthy,
     Reason::Lost,
     Reason::Evicted,
     Reason::Surplus,
     Reason::Outdated,
+    Reason::NoOtherHost,
 ];
 
 /// What changes now, if anything does.
