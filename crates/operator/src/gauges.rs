@@ -2,15 +2,32 @@
 
 use std::collections::BTreeMap;
 
+use guestcluster_api::host_maintenance::MaintenanceState;
 use guestcluster_api::{ConditionType, GuestCluster};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::metrics::Metrics;
 use guestcluster_shell::queue::Queue;
 
+use kube::ResourceExt;
+
 use crate::stores::Stores;
 
 /// Registers the gauges.
 pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName>) {
+    let maintenances = stores.maintenances.clone();
+    metrics.collect(move |sink| {
+        maintenances.fold((), |(), one| {
+            let machines = one.status.iter().flat_map(|status| &status.machines);
+            let left = machines.filter(|machine| is_on_host(machine.state)).count();
+            let left = u32::try_from(left).unwrap_or(u32::MAX);
+            sink.gauge(
+                "maintenance_machines_left",
+                "Machines of guests on a host that is to be emptied",
+                &[("host", &one.spec.node_name), ("name", &one.name_any())],
+                f64::from(left),
+            );
+        });
+    });
     let (clusters, queue) = (stores.clusters.clone(), queue.clone());
     metrics.collect(move |sink| {
         let tally = clusters.fold(Tally::default(), |tally, cluster| tally.with(cluster));
@@ -43,6 +60,13 @@ pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName
             f64::from(waiting),
         );
     });
+}
+
+const fn is_on_host(state: MaintenanceState) -> bool {
+    matches!(
+        state,
+        MaintenanceState::Waiting | MaintenanceState::Leaving | MaintenanceState::Stuck
+    )
 }
 
 #[derive(Default)]

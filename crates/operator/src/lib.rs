@@ -1,4 +1,4 @@
-//! Observes, plans, executes and reports for GuestCluster.
+//! Observes, plans, executes and reports for GuestCluster and HostMaintenance.
 
 pub mod args;
 pub mod doors;
@@ -7,6 +7,7 @@ pub mod etcd;
 pub mod gauges;
 pub mod guest_api;
 pub mod guest_cluster;
+pub mod host_maintenance;
 pub mod host_pod;
 pub mod keys;
 pub mod leader;

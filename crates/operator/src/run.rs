@@ -28,12 +28,13 @@ use tracing::{error, info, warn};
 use crate::args::Args;
 use crate::doors::Doors;
 use crate::gauges;
+use crate::host_maintenance;
 use crate::guest_cluster::Context;
 use crate::keys::KeyPool;
 use crate::leader::Leader;
 use crate::memory::Memories;
 use crate::secrets::SecretReader;
-use crate::wiring::{Gate, Installed, Wiring};
+use crate::wiring::{Gate, Installed, Queues, Wiring};
 
 /// Name of the program: of its Lease, in events, and before each metric.
 const NAME: &str = "guestcluster-operator";
@@ -70,13 +71,14 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
         installed = Installed::ask(&client) => installed,
         cause = shutdown.requested() => return Ok(cause),
     };
-    let (queue, memories) = (Queue::new(DEBOUNCE), Memories::default());
-    let wiring = Wiring::new(&client, &queue, &memories, installed);
-    outside.watch(&wiring, &queue);
+    let queues = Queues {
+        clusters: Queue::new(DEBOUNCE),
+        maintenances: Queue::new(DEBOUNCE),
+    };
+    let memories = Memories::default();
+    let wiring = Wiring::new(&client, &queues, &memories, installed);
+    outside.watch(&wiring, &queues.clusters);
     watching.store(true, Ordering::Relaxed);
-    for feed in wiring.feeds {
-        tasks.spawn("watch", feed.map(Ok));
-    }
     let (keys, fill) = KeyPool::new();
     tasks.spawn("keys", fill.map(Ok));
 
@@ -84,6 +86,10 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
     let election = Election::begin(&args, &client, (&identity, &stop))?;
     let writer = Writer::new(managers::OPERATOR, CALL);
     let secrets = SecretReader::new(client.clone(), writer.clone());
+    let maintenance = maintenance(&wiring, &client, (&election.leader, &identity));
+    for feed in wiring.feeds {
+        tasks.spawn("watch", feed.map(Ok));
+    }
     let context = Arc::new(Context {
         ledger: wiring.stores.ledger(),
         stores: wiring.stores,
@@ -105,10 +111,16 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
             concurrency: args.concurrency,
             ..Limits::default()
         };
-        let visits = Loop::new(queue, limits, Jitter::from_seed(rand::random()))
+        let visits = Loop::new(queues.clusters, limits, Jitter::from_seed(rand::random()))
             .pulse(outside.health.pulse("reconcile", SILENCE))
             .metrics(context.metrics.clone());
-        work(visits, &context, &shutdown).await;
+        let jitter = Jitter::from_seed(rand::random());
+        let hosts = Loop::new(queues.maintenances, Limits::default(), jitter)
+            .pulse(outside.health.pulse("maintenance", SILENCE));
+        tokio::join!(
+            work(visits, &context, &shutdown),
+            maintain(hosts, &maintenance, &shutdown),
+        );
     }
     let cause = shutdown.requested().await;
     election.end().await;
@@ -132,6 +144,35 @@ fn settings(args: &Args) -> Settings {
         infra_pod_ranges: args.infra_pod_cidrs.clone(),
         infra_service_ranges: args.infra_service_cidrs.clone(),
         unhealthy_after: Some(args.unhealthy_after),
+    }
+}
+
+fn maintenance(
+    wiring: &Wiring,
+    client: &Client,
+    (leader, identity): (&Leader, &str),
+) -> host_maintenance::Context {
+    host_maintenance::Context {
+        client: client.clone(),
+        ledger: wiring.stores.maintenance_ledger(),
+        stores: wiring.stores.clone(),
+        writer: Writer::new(managers::OPERATOR, CALL),
+        status_writer: Writer::new(managers::STATUS, CALL),
+        leader: leader.clone(),
+        events: Events::new(client.clone(), NAME, identity),
+    }
+}
+
+/// Visits maintenances until the end.
+async fn maintain(
+    visits: Loop<NamespacedName>,
+    context: &host_maintenance::Context,
+    shutdown: &Shutdown,
+) {
+    let visit = |key: NamespacedName| async move { context.reconcile(&key).await };
+    let cut_off = visits.run(shutdown, visit).await;
+    if !cut_off.is_empty() {
+        warn!(maintenances = cut_off.len(), "visits were cut off");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guestcluster_api::{GuestCluster, labels};
+use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::{HostNode, LauncherPod, SlimService};
 use guestcluster_foreign::kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance};
@@ -23,6 +23,8 @@ use crate::views::{ServiceRange, SlimSlice};
 pub struct Stores {
     /// Guest clusters.
     pub clusters: Store<GuestCluster>,
+    /// Hosts that are to be emptied.
+    pub maintenances: Store<HostMaintenance>,
     /// Machines.
     pub vms: Store<VirtualMachine>,
     /// Their instances.
@@ -66,6 +68,11 @@ impl Stores {
             .with(&self.secrets)
             .with(&self.services)
             .with(&self.slices)
+    }
+
+    /// The same for the writes of a maintenance.
+    pub fn maintenance_ledger(&self) -> Ledger {
+        Ledger::new().with(&self.maintenances).with(&self.hosts)
     }
 
     /// Objects of this cluster that our types cannot read, with the reason. Nothing may be

@@ -2,13 +2,15 @@
 //!
 //! | kind | kept | wakes |
 //! |---|---|---|
-//! | GuestCluster | whole | itself |
-//! | VirtualMachine, VirtualMachineInstance | slim, of clusters | its cluster, which asks its guest anew |
+//! | GuestCluster | whole | itself, and maintenances |
+//! | HostMaintenance | whole | itself, other maintenances, and clusters that have machines on its host |
+//! | VirtualMachine, VirtualMachineInstance | slim, of clusters | its cluster, which asks its guest anew, and maintenances |
 //! | DataVolume | slim, disks of ours | its cluster; a golden image: clusters of its namespace |
 //! | PersistentVolumeClaim, Secret | metadata, of clusters | its cluster |
-//! | Service, EndpointSlice, Pod | slim, of clusters | its cluster |
+//! | Service, EndpointSlice | slim, of clusters | its cluster |
+//! | Pod | slim, of clusters | its cluster, and maintenances |
 //! | Pod on a host | its requests alone, of everybody | nobody |
-//! | Node, StorageClass, ServiceCIDR, KubeVirt | slim | all clusters, those that wait for something first |
+//! | Node, StorageClass, ServiceCIDR, KubeVirt | slim | all clusters, those that wait for something first; a Node: maintenances too |
 //! | Namespace | metadata | clusters in it |
 
 mod triggers;
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use guestcluster_api::{GuestCluster, labels};
+use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::{HostNode, LauncherPod};
 use guestcluster_foreign::kubevirt::KubeVirt;
@@ -56,6 +58,15 @@ impl Debug for Wiring {
     }
 }
 
+/// What is to be visited.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    /// Guest clusters.
+    pub clusters: Queue<NamespacedName>,
+    /// Maintenances.
+    pub maintenances: Queue<NamespacedName>,
+}
+
 /// A store that must be full before anything is planned.
 #[derive(Clone)]
 pub struct Gate {
@@ -69,6 +80,8 @@ pub struct Gate {
 /// list to wait for; the watch finds them if they come later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Installed {
+    /// Our own HostMaintenance: definitions may be installed apart from the operator.
+    pub maintenance: bool,
     /// KubeVirt's.
     pub kubevirt: bool,
     /// CDI's.
@@ -81,6 +94,7 @@ impl Installed {
     /// Asks the API server until it has answered.
     pub async fn ask(client: &Client) -> Self {
         Self {
+            maintenance: has(client, "guestcluster.dev/v1alpha1", "hostmaintenances").await,
             kubevirt: has(client, "kubevirt.io/v1", "virtualmachines").await,
             cdi: has(client, "cdi.kubevirt.io/v1beta1", "datavolumes").await,
             service_ranges: has(client, "networking.k8s.io/v1", "servicecidrs").await,
@@ -105,17 +119,20 @@ async fn has(client: &Client, group_version: &str, plural: &str) -> bool {
 }
 
 impl Wiring {
-    /// All watches through `client`, waking clusters in `queue`.
+    /// All watches through `client`, waking clusters and maintenances in `queues`.
     pub fn new(
         client: &Client,
-        queue: &Queue<NamespacedName>,
+        queues: &Queues,
         memories: &Memories,
         installed: Installed,
     ) -> Self {
         let clusters = Watch::new(Api::<GuestCluster>::all(client.clone()));
         let (clusters, clusters_feed) = clusters.split();
+        let maintenances = Watch::new(Api::<HostMaintenance>::all(client.clone()));
+        let (maintenances, maintenances_feed) = maintenances.split();
         let triggers = Triggers {
-            queue: queue.clone(),
+            queues: queues.clone(),
+            maintenances: maintenances.clone(),
             memories: memories.clone(),
             clusters: clusters.clone(),
         };
@@ -131,7 +148,16 @@ impl Wiring {
                 .run(move |c: &GuestCluster| triggers.cluster(c))
                 .boxed(),
         );
-        let stores = line.stores(clusters, installed);
+        if installed.maintenance {
+            line.gate("HostMaintenance", &maintenances);
+        }
+        let woken = line.triggers.clone();
+        line.feeds.push(
+            maintenances_feed
+                .run(move |m: &HostMaintenance| woken.maintenance(m))
+                .boxed(),
+        );
+        let stores = line.stores((clusters, maintenances), installed);
         Self {
             stores,
             feeds: line.feeds,
@@ -149,9 +175,14 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    fn stores(&mut self, clusters: Store<GuestCluster>, installed: Installed) -> Stores {
+    fn stores(
+        &mut self,
+        (clusters, maintenances): (Store<GuestCluster>, Store<HostMaintenance>),
+        installed: Installed,
+    ) -> Stores {
         Stores {
             clusters,
+            maintenances,
             vms: self.owned(Triggers::machine, installed.kubevirt),
             instances: self.owned(Triggers::machine, installed.kubevirt),
             disks: self.disks(installed.cdi),
@@ -159,7 +190,7 @@ impl Line<'_> {
             secrets: self.owned(Triggers::child, true),
             services: self.owned(Triggers::child, true),
             slices: self.owned(Triggers::child, true),
-            launchers: self.owned::<LauncherPod>(Triggers::child, true),
+            launchers: self.owned::<LauncherPod>(Triggers::launcher, true),
             host_pods: self.host_pods(),
             hosts: self.hosts(),
             storage_classes: self.surroundings(true),
@@ -211,6 +242,7 @@ impl Line<'_> {
         let wake = move |host: &HostNode| {
             let is_gone = kept.get(&NamespacedName::of(host)).is_none();
             if unchanged.has_changed(host, is_gone) {
+                triggers.all_maintenances();
                 triggers.everyone();
             }
         };

@@ -53,6 +53,18 @@ pub const RULES: &[Rule] = &[
         "own objects that block the owner's deletion",
     ),
     rule(
+        "guestcluster.dev",
+        &["hostmaintenances"],
+        &["get", "list", "watch", "patch"],
+        "read which hosts are to be emptied, set the finalizer",
+    ),
+    rule(
+        "guestcluster.dev",
+        &["hostmaintenances/status"],
+        &["patch"],
+        "report",
+    ),
+    rule(
         "kubevirt.io",
         &["virtualmachines"],
         &["get", "list", "watch", "create", "delete"],
@@ -132,9 +144,15 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "",
-        &["nodes", "namespaces"],
+        &["nodes"],
+        &["get", "list", "watch", "patch"],
+        "hosts; cordon one that is to be emptied",
+    ),
+    rule(
+        "",
+        &["namespaces"],
         WATCH,
-        "hosts, and namespaces given to guests",
+        "namespaces given to guests",
     ),
     rule(
         "storage.k8s.io",

@@ -22,6 +22,7 @@ struct Generated {
 
 fn all(project: &Project) -> Result<Vec<Generated>> {
     let crd = crd::guest_cluster()?;
+    let maintenance = crd::host_maintenance()?;
     Ok(vec![
         Generated {
             path: "config/crd/guestcluster.dev_guestclusters.yaml",
@@ -30,6 +31,14 @@ fn all(project: &Project) -> Result<Vec<Generated>> {
         Generated {
             path: "charts/guestcluster-operator/templates/crd-guestclusters.yaml",
             content: crd::chart_template(&crd)?,
+        },
+        Generated {
+            path: "config/crd/guestcluster.dev_hostmaintenances.yaml",
+            content: crd::plain(&maintenance)?,
+        },
+        Generated {
+            path: "charts/guestcluster-operator/templates/crd-hostmaintenances.yaml",
+            content: crd::chart_template(&maintenance)?,
         },
         Generated {
             path: "charts/guestcluster-operator/templates/roles.yaml",
@@ -45,7 +54,11 @@ fn all(project: &Project) -> Result<Vec<Generated>> {
         },
         Generated {
             path: "docs/reference/guestcluster.md",
-            content: reference::page(&crd)?,
+            content: reference::guest_cluster(&crd)?,
+        },
+        Generated {
+            path: "docs/reference/hostmaintenance.md",
+            content: reference::host_maintenance(&maintenance)?,
         },
     ])
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use guestcluster_api::{GuestCluster, labels};
 use guestcluster_foreign::core::LauncherPod;
+use guestcluster_planner::maintenance;
 use guestcluster_planner::observed::{Infra, Meta, Observed, Usage};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Wanted, render};
@@ -194,6 +195,7 @@ fn infra(stores: &Stores, settings: &Settings, subject: &Subject<'_>) -> Infra {
             .map(|class| class.name_any()),
         hosts: hosts.iter().map(|host| convert::host(host)).collect(),
         usage: usage(stores),
+        emptied: maintenance::emptied(stores.maintenances.all().iter().map(AsRef::as_ref)),
         holdings: of_cluster(&stores.host_pods, key, uid)
             .iter()
             .filter_map(|pod| convert::holding(pod))

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use guestcluster_api::GuestCluster;
+use guestcluster_api::{GuestCluster, HostMaintenance};
 use guestcluster_foreign::cdi::DataVolume;
-use guestcluster_foreign::core::HostNode;
+use guestcluster_foreign::core::{HostNode, LauncherPod};
+use guestcluster_planner::maintenance;
 use guestcluster_shell::NamespacedName;
-use guestcluster_shell::queue::Queue;
 use guestcluster_shell::store::Store;
 use kube::{Resource, ResourceExt};
 
+use super::Queues;
 use crate::memory::Memories;
 use crate::stores::cluster_of;
 
@@ -20,38 +21,71 @@ const GATHER: Duration = Duration::from_millis(500);
 /// Over how long clusters in which nothing is on its way are spread when all are woken.
 const SPREAD: Duration = Duration::from_secs(30);
 
-/// Wakes clusters.
+/// Wakes clusters and maintenances.
 #[derive(Clone, Debug)]
 pub(super) struct Triggers {
-    pub(super) queue: Queue<NamespacedName>,
+    pub(super) queues: Queues,
     pub(super) memories: Memories,
     pub(super) clusters: Store<GuestCluster>,
+    pub(super) maintenances: Store<HostMaintenance>,
 }
 
 impl Triggers {
     pub(super) fn cluster(&self, cluster: &GuestCluster) {
-        self.queue.add(NamespacedName::of(cluster));
+        self.all_maintenances();
+        self.queues.clusters.add(NamespacedName::of(cluster));
+    }
+
+    /// All maintenances of the host, of which there may be several, and the clusters that have machines
+    /// there or had some: for them the host is being emptied now, or is not any more.
+    pub(super) fn maintenance(&self, changed: &HostMaintenance) {
+        self.queues.maintenances.add(NamespacedName::of(changed));
+        self.all_maintenances();
+        let concerned = |cluster: &GuestCluster| {
+            let meta = &cluster.metadata;
+            let namespace = meta.namespace.as_deref().unwrap_or_default();
+            let guest = (meta.name.as_deref().unwrap_or_default(), cluster.status.as_ref());
+            maintenance::concerns(changed, namespace, guest)
+        };
+        for cluster in self.keys(concerned) {
+            self.memories.invalidate(&cluster);
+            self.queues.clusters.add(cluster);
+        }
+    }
+
+    /// Maintenances are few: whatever happens to machines and hosts, they all look.
+    pub(super) fn all_maintenances(&self) {
+        self.maintenances.fold((), |(), one| {
+            let key = NamespacedName::of(one.as_ref());
+            self.queues.maintenances.add_after(key, GATHER);
+        });
+    }
+
+    pub(super) fn launcher(&self, pod: &LauncherPod) {
+        self.all_maintenances();
+        self.child(pod);
     }
 
     /// The cluster of an object.
     pub(super) fn child<K: Resource>(&self, object: &K) {
         if let Some(cluster) = cluster_of(object) {
-            self.queue.add(cluster);
+            self.queues.clusters.add(cluster);
         }
     }
 
     /// The cluster of a machine, whose guest may say something else now.
     pub(super) fn machine<K: Resource>(&self, object: &K) {
+        self.all_maintenances();
         if let Some(cluster) = cluster_of(object) {
             self.memories.invalidate(&cluster);
-            self.queue.add(cluster);
+            self.queues.clusters.add(cluster);
         }
     }
 
     /// The cluster of a disk; or, if it is a golden image, those that may wait for it.
     pub(super) fn disk(&self, disk: &DataVolume) {
         match cluster_of(disk) {
-            Some(cluster) => self.queue.add(cluster),
+            Some(cluster) => self.queues.clusters.add(cluster),
             None => self.of_namespace(disk.metadata.namespace.as_deref().unwrap_or_default()),
         }
     }
@@ -68,14 +102,14 @@ impl Triggers {
             } else {
                 GATHER
             };
-            self.queue.add_after(cluster, wait);
+            self.queues.clusters.add_after(cluster, wait);
         }
     }
 
     fn of_namespace(&self, namespace: &str) {
         for cluster in self.keys(|cluster| cluster.metadata.namespace.as_deref() == Some(namespace))
         {
-            self.queue.add(cluster);
+            self.queues.clusters.add(cluster);
         }
     }
 

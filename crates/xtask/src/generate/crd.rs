@@ -1,7 +1,7 @@
-//! The CustomResourceDefinition, alone and as a template of the chart.
+//! The CustomResourceDefinitions, each alone and as a template of the chart.
 
 use anyhow::{Context, Result};
-use guestcluster_api::GuestCluster;
+use guestcluster_api::{GuestCluster, HostMaintenance};
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
@@ -10,6 +10,11 @@ const NOTE: &str = "# Written by `cargo xtask gen` from crates/api; do not edit.
 /// The definition of GuestCluster.
 pub fn guest_cluster() -> Result<Value> {
     serde_json::to_value(GuestCluster::crd()).context("write the definition of GuestCluster")
+}
+
+/// The definition of HostMaintenance.
+pub fn host_maintenance() -> Result<Value> {
+    serde_json::to_value(HostMaintenance::crd()).context("write the definition of HostMaintenance")
 }
 
 /// As YAML.

@@ -1,21 +1,37 @@
-//! The reference page of GuestCluster, from its schema and from the lists of conditions and reasons.
+//! The reference pages of our kinds, from their schemas and from the lists of conditions and reasons.
 
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
+use guestcluster_api::host_maintenance::{MaintenanceCondition, MaintenanceReason};
 use guestcluster_api::{ConditionType, Reason};
 use serde_json::Value;
 
-const HEAD: &str = "<!-- Written by `cargo xtask gen` from crates/api; do not edit. -->
-# GuestCluster
+const NOTE: &str = "<!-- Written by `cargo xtask gen` from crates/api; do not edit. -->\n";
 
-`guestcluster.dev/v1alpha1`, namespaced, short name `gc`.
-";
+/// Names with their meanings.
+type Words = Vec<(&'static str, &'static str)>;
 
-/// The page, in Markdown.
-pub fn page(crd: &Value) -> Result<String> {
+/// The page of GuestCluster, in Markdown.
+pub fn guest_cluster(crd: &Value) -> Result<String> {
+    let head = "# GuestCluster\n\n`guestcluster.dev/v1alpha1`, namespaced, short name `gc`.\n";
+    let conditions = ConditionType::ALL.map(|c| (c.as_str(), c.meaning()));
+    let reasons = Reason::ALL.iter().map(|r| (r.as_str(), r.meaning()));
+    page(crd, head, (conditions.into(), reasons.collect()))
+}
+
+/// The page of HostMaintenance, in Markdown.
+pub fn host_maintenance(crd: &Value) -> Result<String> {
+    let head =
+        "# HostMaintenance\n\n`guestcluster.dev/v1alpha1`, cluster-scoped, short name `hm`.\n";
+    let conditions = MaintenanceCondition::ALL.map(|c| (c.as_str(), c.meaning()));
+    let reasons = MaintenanceReason::ALL.map(|r| (r.as_str(), r.meaning()));
+    page(crd, head, (conditions.into(), reasons.into()))
+}
+
+fn page(crd: &Value, head: &str, (conditions, reasons): (Words, Words)) -> Result<String> {
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let mut page = HEAD.to_owned();
+    let mut page = format!("{NOTE}{head}");
     page.push_str("\n## spec\n\nA bold path must be given wherever its parent is.\n\n| path | type | default | meaning |\n|---|---|---|---|\n");
     let spec = Field::root("spec", schema);
     spec.rows(&mut page, true)?;
@@ -24,22 +40,12 @@ pub fn page(crd: &Value) -> Result<String> {
     page.push_str("\n## status\n\n| path | type | meaning |\n|---|---|---|\n");
     Field::root("status", schema).rows(&mut page, false)?;
     page.push_str("\n## Conditions\n\nAll are there from the first visit of the operator on; `Unknown` until it knows.\n\n| type | meaning |\n|---|---|\n");
-    for condition in ConditionType::ALL {
-        writeln!(
-            page,
-            "| `{}` | {} |",
-            condition.as_str(),
-            condition.meaning()
-        )?;
+    for (name, meaning) in conditions {
+        writeln!(page, "| `{name}` | {meaning} |")?;
     }
     page.push_str("\n## Reasons\n\n| reason | meaning |\n|---|---|\n");
-    for reason in Reason::ALL {
-        writeln!(
-            page,
-            "| `{}` | {} |",
-            reason.as_str(),
-            cell(reason.meaning())
-        )?;
+    for (name, meaning) in reasons {
+        writeln!(page, "| `{name}` | {} |", cell(meaning))?;
     }
     Ok(page)
 }
