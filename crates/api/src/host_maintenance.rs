@@ -54,7 +54,7 @@ pub struct HostMaintenanceSpec {
 }
 
 /// Whether a host may be emptied when some machine would find no other one.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CapacityPolicy {
     /// No.
     #[default]

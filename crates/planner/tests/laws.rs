@@ -44,6 +44,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..2_u8).prop_map(Step::Rename),
         1 => (0..4_usize).prop_map(Step::Drain),
         2 => (0..4_usize).prop_map(Step::Uncordon),
+        1 => (0..4_usize, 0..3_u8).prop_map(|(host, policy)| Step::Empty(host, policy)),
+        2 => (0..4_usize).prop_map(Step::EndMaintenance),
         1 => (0..8_usize).prop_map(Step::Freeze),
     ]
 }

@@ -11,6 +11,7 @@ mod key;
 mod kubevirt;
 mod laws;
 mod look;
+mod maintenance;
 mod moves;
 mod objects;
 mod operator;
@@ -19,6 +20,7 @@ mod steps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_api::{ConditionType, GuestCluster, GuestClusterStatus};
 use guestcluster_planner::observed::{Infra, Observed};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -72,6 +74,8 @@ pub struct World {
     hosts_down: BTreeSet<String>,
     /// Hosts that are cordoned and being drained.
     draining: BTreeSet<String>,
+    /// Hosts that a HostMaintenance empties, with its policy; none where it has ended.
+    emptied: BTreeMap<String, Option<CapacityPolicy>>,
     /// Machines that stand still.
     frozen: BTreeSet<String>,
     /// The version that each machine's root disk holds.
@@ -104,6 +108,7 @@ impl World {
             guest: Guest::default(),
             hosts_down: BTreeSet::new(),
             draining: BTreeSet::new(),
+            emptied: BTreeMap::new(),
             frozen: BTreeSet::new(),
             images: BTreeMap::new(),
             last_seen: None,

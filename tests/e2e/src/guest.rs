@@ -11,7 +11,7 @@ mod refusals;
 mod silence;
 
 pub(crate) use endpoints::node_addresses;
-pub(crate) use faults::{operator_arguments, set_operator_arguments};
+pub(crate) use faults::{kill_operators, operator_arguments, set_operator_arguments};
 pub use install::helm_installs_with_least_rights as install_operator;
 
 use crate::scenario;

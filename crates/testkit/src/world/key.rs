@@ -103,6 +103,7 @@ impl World {
             self.write_instance(name, instance, to);
         }
         (&self.hosts_down, &self.draining, &self.frozen).hash(to);
+        self.emptied.hash(to);
         self.images.hash(to);
     }
 

@@ -266,7 +266,7 @@ impl World {
                 })
         };
         let fits = |host: &&guestcluster_planner::observed::Host| {
-            let closed = self.hosts_down.contains(&host.name) || self.draining.contains(&host.name);
+            let closed = self.hosts_down.contains(&host.name) || self.is_cordoned(&host.name);
             !closed && !taken(&host.name)
         };
         let host = self.infra.hosts.iter().find(fits);

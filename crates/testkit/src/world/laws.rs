@@ -277,7 +277,9 @@ impl World {
     /// A machine goes off for a while: only from a host that is being drained, out of the endpoint,
     /// without leading.
     fn check_move(&mut self, machine: &str) {
-        let evicted = |i: &guestcluster_planner::observed::Instance| i.evicted_from.is_some();
+        let evicted = |i: &guestcluster_planner::observed::Instance| {
+            i.evicted_from.is_some() || self.was_emptied(i.host.as_ref())
+        };
         if !self.objects.instances.get(machine).is_some_and(evicted) {
             self.complain(format!(
                 "{machine} was stopped though its host is not drained"

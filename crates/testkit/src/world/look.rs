@@ -22,8 +22,9 @@ impl World {
         let mut infra = self.infra.clone();
         for host in &mut infra.hosts {
             host.ready = !self.hosts_down.contains(&host.name);
-            host.unschedulable |= self.draining.contains(&host.name);
+            host.unschedulable |= self.is_cordoned(&host.name);
         }
+        self.show_emptied(&mut infra);
         self.place(&mut infra);
         let asked = self.is_asked();
         Observed {

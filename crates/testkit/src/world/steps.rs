@@ -1,5 +1,6 @@
 //! What can happen, and how a world comes to rest.
 
+use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_api::{GuestClusterSpec, GuestClusterStatus};
 use guestcluster_planner::action::Kind;
 use guestcluster_planner::machines::recorded;
@@ -67,6 +68,10 @@ pub enum Step {
     Drain(usize),
     /// The host is given back.
     Uncordon(usize),
+    /// A HostMaintenance empties the n-th host, with the policy of that number.
+    Empty(usize, u8),
+    /// The maintenance of the n-th host ends.
+    EndMaintenance(usize),
     /// The n-th running machine stands still.
     Freeze(usize),
 }
@@ -84,7 +89,12 @@ impl World {
                     self.power_off(&name);
                 }
             }
-            Step::KillHost(_) | Step::ReviveHost(_) | Step::Drain(_) | Step::Uncordon(_) => {
+            Step::KillHost(_)
+            | Step::ReviveHost(_)
+            | Step::Drain(_)
+            | Step::Uncordon(_)
+            | Step::Empty(..)
+            | Step::EndMaintenance(_) => {
                 self.change_host(step);
             }
             Step::CutGuest => self.set(Fault::GuestCut, true),
@@ -116,7 +126,9 @@ impl World {
         let (Step::KillHost(number)
         | Step::ReviveHost(number)
         | Step::Drain(number)
-        | Step::Uncordon(number)) = step
+        | Step::Uncordon(number)
+        | Step::Empty(number, _)
+        | Step::EndMaintenance(number)) = step
         else {
             return;
         };
@@ -134,6 +146,10 @@ impl World {
                 self.note(format!("{host} is being drained"));
                 self.draining.insert(host);
             }
+            Step::Empty(_, 0) => self.empty_host(&host, CapacityPolicy::Enforce),
+            Step::Empty(_, 1) => self.empty_host(&host, CapacityPolicy::Warn),
+            Step::Empty(..) => self.empty_host(&host, CapacityPolicy::Ignore),
+            Step::EndMaintenance(_) => self.end_maintenance(&host),
             _ => drop(self.draining.remove(&host)),
         }
     }
@@ -185,6 +201,7 @@ impl World {
         self.faults.clear();
         self.frozen.clear();
         self.draining.clear();
+        self.emptied.values_mut().for_each(|policy| *policy = None);
         self.heal_hosts();
         for number in 0..self.objects.vms.len() {
             self.strategy(number, "Always");

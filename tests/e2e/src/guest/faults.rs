@@ -304,7 +304,8 @@ async fn operator_runs(stage: &Stage) -> anyhow::Result<()> {
     .await
 }
 
-async fn kill_operators(stage: &Stage) -> anyhow::Result<()> {
+/// Kills every replica of the operator at once.
+pub async fn kill_operators(stage: &Stage) -> anyhow::Result<()> {
     let pods = kube::Api::<Pod>::namespaced(stage.client(), SYSTEM);
     let now = DeleteParams::default().grace_period(0);
     pods.delete_collection(&now, &ListParams::default()).await?;

@@ -131,7 +131,9 @@ impl World {
     /// drained.
     fn check_told(&mut self, seen: &Observed, machine: &str) {
         let instance = seen.instances.get(machine);
-        let evicted = instance.is_some_and(|instance| instance.evicted_from.is_some());
+        let evicted = instance.is_some_and(|instance| {
+            instance.evicted_from.is_some() || self.was_emptied(instance.host.as_ref())
+        });
         let status = self.status();
         let given_up = recorded(&status).any(|m| m.name == machine && m.phase == "Failed");
         if !evicted && !given_up && !self.is_told_to_leave(machine) {

@@ -1,0 +1,130 @@
+//! Machines on hosts that are being emptied, in a simulated world.
+
+use guestcluster_api::host_maintenance::CapacityPolicy;
+use guestcluster_planner::maintenance::{Word, word};
+use guestcluster_testkit::{Mishap, Step, World, cluster};
+use rstest::rstest;
+
+const ROUNDS: u32 = 1000;
+
+fn calm(control_plane: i32, workers: i32) -> World {
+    let cluster = cluster("prod").control_plane(control_plane);
+    let mut world = World::new(7, cluster.workers("general", workers).build());
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    world
+}
+
+fn host_of(world: &World, machine: &str) -> Option<String> {
+    world.observe().instances.get(machine)?.host.clone()
+}
+
+fn is_empty(world: &World, host: &str) -> bool {
+    let seen = world.observe();
+    let mut instances = seen.instances.values();
+    instances.all(|instance| instance.host.as_deref() != Some(host))
+}
+
+fn holds(world: &World, host: &str) -> bool {
+    !is_empty(world, host)
+}
+
+/// Goes on for five minutes.
+fn go_on(world: &mut World) {
+    for _ in 0..150 {
+        world.reconcile(Mishap::None);
+        world.pass(1);
+    }
+    assert!(world.broken().is_empty(), "{:#?}", world.broken());
+}
+
+#[test]
+fn a_host_that_is_emptied_is_left_by_all_and_taken_again() {
+    let mut world = calm(3, 1);
+    let host = host_of(&world, "prod-cp-1").unwrap();
+    world.empty_host(&host, CapacityPolicy::Enforce);
+    assert!(
+        world.run_until(ROUNDS, |world, _| is_empty(world, &host)),
+        "{}",
+        world.log()
+    );
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    world.end_maintenance(&host);
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    assert!(world.broken().is_empty(), "{:#?}", world.broken());
+}
+
+/// Four hosts, one of which is dead: three control-plane machines have no other host.
+#[rstest]
+#[case::enforced(CapacityPolicy::Enforce, false)]
+#[case::warned(CapacityPolicy::Warn, true)]
+#[case::ignored(CapacityPolicy::Ignore, true)]
+fn a_member_without_another_host_goes_only_if_that_was_allowed(
+    #[case] policy: CapacityPolicy,
+    #[case] goes: bool,
+) {
+    let mut world = calm(3, 0);
+    let free = world.observe().infra.hosts;
+    let free = free.iter().position(|host| is_empty(&world, &host.name));
+    world.step(Step::KillHost(free.unwrap()));
+    let host = host_of(&world, "prod-cp-2").unwrap();
+    world.empty_host(&host, policy);
+    go_on(&mut world);
+    assert_eq!(is_empty(&world, &host), goes, "{}", world.log());
+    let says = word(&world.status(), "prod-cp-2");
+    assert_eq!(matches!(says, Word::Stays(_)), !goes, "{says:?}");
+    // A second member of that guest must wait, whoever asks.
+    let other = host_of(&world, "prod-cp-1").unwrap();
+    world.empty_host(&other, CapacityPolicy::Ignore);
+    go_on(&mut world);
+    assert_eq!(holds(&world, &other), goes, "{}", world.log());
+    world.end_maintenance(&host);
+    world.end_maintenance(&other);
+    world.heal();
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    assert_eq!(world.running(), ["prod-cp-1", "prod-cp-2", "prod-cp-3"]);
+    assert!(world.broken().is_empty(), "{:#?}", world.broken());
+}
+
+/// The only member moves if another host takes it, and otherwise only if that was allowed.
+#[rstest]
+#[case::another_host_takes_it(CapacityPolicy::Enforce, true, true)]
+#[case::none_does(CapacityPolicy::Enforce, false, false)]
+#[case::none_does_and_it_was_warned(CapacityPolicy::Warn, false, false)]
+#[case::none_does_and_all_the_same(CapacityPolicy::Ignore, false, true)]
+fn a_single_member_goes_where_another_host_takes_it(
+    #[case] policy: CapacityPolicy,
+    #[case] room: bool,
+    #[case] goes: bool,
+) {
+    let mut world = calm(1, 0);
+    let host = host_of(&world, "prod-cp-1").unwrap();
+    for number in (0..4).filter(|_| !room) {
+        if world.observe().infra.hosts[number].name != host {
+            world.step(Step::KillHost(number));
+        }
+    }
+    world.empty_host(&host, policy);
+    go_on(&mut world);
+    assert_eq!(is_empty(&world, &host), goes, "{}", world.log());
+}
+
+#[test]
+fn a_maintenance_that_ends_early_brings_its_machines_back_into_service() {
+    let mut world = calm(3, 0);
+    let host = host_of(&world, "prod-cp-1").unwrap();
+    world.empty_host(&host, CapacityPolicy::Enforce);
+    let is_out = |world: &World| {
+        let seen = world.observe();
+        let launcher = seen.instances["prod-cp-1"].launcher.as_ref();
+        launcher.is_some_and(|pod| !pod.serving)
+    };
+    assert!(
+        world.run_until(ROUNDS, |world, _| is_out(world)),
+        "{}",
+        world.log()
+    );
+    world.end_maintenance(&host);
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    assert_eq!(host_of(&world, "prod-cp-1"), Some(host));
+    assert!(!is_out(&world), "{}", world.log());
+}
