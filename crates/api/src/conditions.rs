@@ -175,6 +175,8 @@ reasons! {
     Outdated,
     /// A machine leaves its host, which is being drained.
     Evicted,
+    /// A machine has been leaving a host that is being drained for more than ten minutes: the message says what holds it and how to call the drain off.
+    EvictionStuck,
     /// A machine stays on a host that is being emptied, because no other takes it: the message says why.
     NoOtherHost,
     /// A machine that serves no more is being replaced.

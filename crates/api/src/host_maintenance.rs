@@ -20,9 +20,22 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Host", type_ = "string", json_path = ".spec.nodeName"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Progress", type_ = "string", json_path = ".status.summary"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
-    printcolumn(name = "Foreign", type_ = "integer", json_path = ".status.foreign", priority = 1),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(
+        name = "Foreign",
+        type_ = "integer",
+        json_path = ".status.foreign",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HostMaintenanceSpec {

@@ -118,7 +118,10 @@ impl Context {
                 }
             }
             Action::RemoveFinalizer => {
-                let removed = self.writer.remove_finalizer(&all, object, finalizer).await?;
+                let removed = self
+                    .writer
+                    .remove_finalizer(&all, object, finalizer)
+                    .await?;
                 match removed {
                     // The last finalizer: the server has removed the object instead of changing it.
                     Some(written) if written.finalizers().is_empty() => {

@@ -237,9 +237,13 @@ pub fn plan(
 /// their guests see that the host is not being emptied any more.
 fn end(request: &Request, seen: &Seen) -> Plan {
     let ours = |node: &&Node| node.cordoned_by.as_ref() == Some(&request.name);
-    let uncordon = seen.node.as_ref().filter(ours).map(|node| Action::Uncordon {
-        uid: node.uid.clone(),
-    });
+    let uncordon = seen
+        .node
+        .as_ref()
+        .filter(ours)
+        .map(|node| Action::Uncordon {
+            uid: node.uid.clone(),
+        });
     let finalizer = request.finalizer.then_some(Action::RemoveFinalizer);
     Plan {
         actions: uncordon.into_iter().chain(finalizer).collect(),

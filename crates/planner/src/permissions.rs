@@ -148,12 +148,7 @@ pub const RULES: &[Rule] = &[
         &["get", "list", "watch", "patch"],
         "hosts; cordon one that is to be emptied",
     ),
-    rule(
-        "",
-        &["namespaces"],
-        WATCH,
-        "namespaces given to guests",
-    ),
+    rule("", &["namespaces"], WATCH, "namespaces given to guests"),
     rule(
         "storage.k8s.io",
         &["storageclasses"],

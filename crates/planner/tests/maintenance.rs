@@ -153,7 +153,10 @@ fn a_host_is_touched_only_once_the_policy_allows_it(
     let plan = planned(&request, &seen, &HostMaintenanceStatus::default());
     assert_eq!(status(&plan).phase, Some(phase));
     assert_eq!(condition(&plan, "Ready").1, reason);
-    let cordons = plan.actions == [Action::Cordon { uid: "u".to_owned() }];
+    let cordons = plan.actions
+        == [Action::Cordon {
+            uid: "u".to_owned(),
+        }];
     assert_eq!(cordons, phase == Phase::Draining, "{:?}", plan.actions);
     assert!(plan.look_again.is_some(), "it looks again by itself");
 }
@@ -167,7 +170,12 @@ fn a_host_that_is_too_much_missed_is_named_with_machines_and_cure() {
     let plan = planned(&request(), &seen, &HostMaintenanceStatus::default());
     let (status, _, message) = condition(&plan, "Stalled");
     assert_eq!(status, "True");
-    for word in ["host-1", "tenant-a/a-cp-1", "host-2 has no room", "add a host"] {
+    for word in [
+        "host-1",
+        "tenant-a/a-cp-1",
+        "host-2 has no room",
+        "add a host",
+    ] {
         assert!(message.contains(word), "{message}");
     }
 }

@@ -98,7 +98,9 @@ fn seat(
     let status = status.unwrap_or_default();
     let refused = status.conditions.iter();
     let mut refused = refused.filter(|c| c.type_ == "PodScheduled" && c.status == "False");
-    let cluster = stores.clusters.get(&NamespacedName::new(&namespace, &guest));
+    let cluster = stores
+        .clusters
+        .get(&NamespacedName::new(&namespace, &guest));
     let told = cluster.as_ref().and_then(|cluster| cluster.status.as_ref());
     let role = vm.as_ref().and_then(|vm| vm.labels().get(labels::ROLE));
     Seat {

@@ -44,7 +44,10 @@ impl Triggers {
         let concerned = |cluster: &GuestCluster| {
             let meta = &cluster.metadata;
             let namespace = meta.namespace.as_deref().unwrap_or_default();
-            let guest = (meta.name.as_deref().unwrap_or_default(), cluster.status.as_ref());
+            let guest = (
+                meta.name.as_deref().unwrap_or_default(),
+                cluster.status.as_ref(),
+            );
             maintenance::concerns(changed, namespace, guest)
         };
         for cluster in self.keys(concerned) {

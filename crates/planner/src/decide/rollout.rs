@@ -230,7 +230,11 @@ fn delete_first(
 fn where_to(context: &Context<'_>, pool: &Pool, machines: &[&MachineView<'_>]) -> Rollout {
     let old = machines.iter().find(|m| is_outdated(context, pool, m));
     let leaving = old.map_or("", |machine| machine.name.as_str());
-    room(context, (pool, machines), (&context.seen.infra.hosts, leaving))
+    room(
+        context,
+        (pool, machines),
+        (&context.seen.infra.hosts, leaving),
+    )
 }
 
 /// Why no host but its own takes a machine as it is now; `None` if one does.

@@ -61,14 +61,17 @@ pub fn word(status: &GuestClusterStatus, machine: &str) -> Word {
         return Word::Stays("its GuestCluster is paused: set spec.paused to false".to_owned());
     }
     let trouble = is(ConditionType::Remediating, Reason::QuorumLost)
-        .or_else(|| is(ConditionType::Remediating, Reason::HandedOver).filter(|c| about(&c.message)))
+        .or_else(|| {
+            is(ConditionType::Remediating, Reason::HandedOver).filter(|c| about(&c.message))
+        })
         .or_else(|| {
             is(ConditionType::Reconciling, Reason::NoOtherHost).filter(|c| about(&c.message))
         });
     if let Some(trouble) = trouble {
         return Word::Stays(trouble.message.clone());
     }
-    let leaves = is(ConditionType::Reconciling, Departure::Evicted.reason());
+    let leaves = is(ConditionType::Reconciling, Departure::Evicted.reason())
+        .or_else(|| is(ConditionType::Reconciling, Reason::EvictionStuck));
     match leaves.filter(|c| about(&c.message)) {
         None => Word::Nothing,
         Some(condition) => match condition.message.split_once(WAITS) {

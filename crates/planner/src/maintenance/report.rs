@@ -31,10 +31,7 @@ struct Verdict {
     stalled: bool,
 }
 
-pub(super) fn status(
-    facts: &Facts<'_>,
-    previous: &HostMaintenanceStatus,
-) -> HostMaintenanceStatus {
+pub(super) fn status(facts: &Facts<'_>, previous: &HostMaintenanceStatus) -> HostMaintenanceStatus {
     let verdict = verdict(facts);
     let moved = count(facts, |state| {
         matches!(state, MaintenanceState::Moved | MaintenanceState::Gone)
@@ -203,7 +200,10 @@ fn named(facts: &Facts<'_>, state: MaintenanceState) -> String {
 fn conditions(facts: &Facts<'_>, verdict: &Verdict, previous: &[Condition]) -> Vec<Condition> {
     let is_done = verdict.phase == MaintenancePhase::Done;
     let waits = verdict.phase == MaintenancePhase::Paused || verdict.stalled || is_done;
-    let passed = facts.request.deadline.filter(|end| *end <= facts.now && !is_done);
+    let passed = facts
+        .request
+        .deadline
+        .filter(|end| *end <= facts.now && !is_done);
     let settled = || "nothing is left to do".to_owned();
     let told = || (verdict.reason, verdict.message.clone());
     let each = |type_| match type_ {

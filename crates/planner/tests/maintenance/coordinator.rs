@@ -1,8 +1,13 @@
 //! Machines on hosts that are being emptied, in a simulated world.
 
+use guestcluster_api::Reason;
 use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_planner::maintenance::{Word, word};
+use guestcluster_planner::observed::{GuestPod, Probe};
+use guestcluster_planner::wanted::Settings;
+use guestcluster_planner::{Wanted, plan};
 use guestcluster_testkit::{Mishap, Step, World, cluster};
+use k8s_openapi::jiff::SignedDuration;
 use rstest::rstest;
 
 const ROUNDS: u32 = 1000;
@@ -127,4 +132,34 @@ fn a_maintenance_that_ends_early_brings_its_machines_back_into_service() {
     assert!(world.run_until_calm(ROUNDS), "{}", world.log());
     assert_eq!(host_of(&world, "prod-cp-1"), Some(host));
     assert!(!is_out(&world), "{}", world.log());
+}
+
+/// A worker whose Pods a budget holds, so long after it was asked to leave.
+#[rstest]
+#[case::it_has_just_begun(60, Reason::Evicted)]
+#[case::it_hangs(660, Reason::EvictionStuck)]
+fn an_eviction_that_hangs_says_how_to_call_it_off(#[case] age: i64, #[case] reason: Reason) {
+    let world = calm(1, 1);
+    let (mut seen, name) = (world.observe(), "prod-general-1");
+    let host = host_of(&world, name).unwrap();
+    seen.instances.get_mut(name).unwrap().evicted_from = Some(host);
+    let Probe::Known(guest) = &mut seen.guest else {
+        panic!("{:?}", seen.guest);
+    };
+    let node = guest.nodes.get_mut(name).unwrap();
+    node.unschedulable = true;
+    node.drained_since = Some(world.now() - SignedDuration::from_secs(age));
+    let pod = GuestPod {
+        name: "web".to_owned(),
+        refused: Some("the disruption budget web".to_owned()),
+        ..GuestPod::default()
+    };
+    guest.pods.insert(name.to_owned(), vec![pod]);
+    let wanted = Wanted::parse(world.cluster().unwrap(), &Settings::default()).unwrap();
+    let plan = plan(&wanted, &seen, &world.status(), world.now());
+    let mut holds = plan.holds.iter();
+    let hold = holds.find(|hold| hold.reason == reason).unwrap();
+    assert!(hold.message.contains("disruption budget web"), "{hold:?}");
+    let says_how = hold.message.contains("evacuate/cancel");
+    assert_eq!(says_how, reason == Reason::EvictionStuck, "{hold:?}");
 }

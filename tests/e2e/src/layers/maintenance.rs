@@ -102,7 +102,11 @@ pub async fn a_maintenance_can_be_called_off_and_waits_for_a_host(
     anyhow::ensure!(!is_cordoned(stage, &host).await?, "{host} is cordoned");
 
     let host = guest.host_of(&machine).await?;
-    let others: Vec<String> = hosts(stage).await?.into_iter().filter(|h| *h != host).collect();
+    let others: Vec<String> = hosts(stage)
+        .await?
+        .into_iter()
+        .filter(|h| *h != host)
+        .collect();
     for other in &others {
         stage.kubectl(&["cordon", other]).await?;
     }
@@ -128,14 +132,19 @@ async fn waits_for_a_host(
     let patch = json!({ "spec": { "capacityPolicy": "Enforce" } }).to_string();
     let arguments = ["patch", "hm", "nowhere", "--type=merge", "-p", &patch];
     stage.kubectl(&arguments).await?;
-    says(stage, "nowhere", "the machine is stuck or not begun", |status| {
-        let waits = matches!(
-            status.phase,
-            Some(MaintenancePhase::Pending | MaintenancePhase::Blocked)
-        );
-        let mut machines = status.machines.iter();
-        waits || machines.any(|m| m.name == machine && m.state == MaintenanceState::Stuck)
-    })
+    says(
+        stage,
+        "nowhere",
+        "the machine is stuck or not begun",
+        |status| {
+            let waits = matches!(
+                status.phase,
+                Some(MaintenancePhase::Pending | MaintenancePhase::Blocked)
+            );
+            let mut machines = status.machines.iter();
+            waits || machines.any(|m| m.name == machine && m.state == MaintenanceState::Stuck)
+        },
+    )
     .await?;
     anyhow::ensure!(
         guest.host_of(machine).await? == host,
@@ -155,7 +164,10 @@ async fn begin(stage: &Stage, name: &str, host: &str) -> anyhow::Result<()> {
         "spec": { "nodeName": host, "reason": "a test", "capacityPolicy": "Ignore" },
     });
     let apply = ["apply", "-f", "-"];
-    stage.kubectl_with(&apply, &document.to_string()).await.map(drop)
+    stage
+        .kubectl_with(&apply, &document.to_string())
+        .await
+        .map(drop)
 }
 
 async fn end(stage: &Stage, name: &str) -> anyhow::Result<()> {
@@ -201,7 +213,11 @@ async fn shared_host(guests: &[Cluster<'_>; 2]) -> anyhow::Result<String> {
     let host = guests[0].host_of(&leader).await?;
     let hosts = guests[1].control_plane_hosts().await?;
     if !hosts.contains(&host) {
-        let machine = guests[1].control_plane().await?.pop().context("no machine")?;
+        let machine = guests[1]
+            .control_plane()
+            .await?
+            .pop()
+            .context("no machine")?;
         let from = guests[1].host_of(&machine).await?;
         moves_to(&guests[1], (&machine, &from), &host).await?;
     }

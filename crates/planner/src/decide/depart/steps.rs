@@ -1,5 +1,6 @@
 //! How a machine goes off, one step after another.
 
+use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
 use k8s_openapi::jiff::SignedDuration;
 
@@ -16,6 +17,9 @@ const AFTERGLOW: SignedDuration = SignedDuration::from_secs(2);
 
 /// What stands in a departure's message before what it waits for.
 pub(crate) const WAITS: &str = "; it waits: ";
+
+/// How long a machine may be on its way off a drained host before a person should know.
+const STUCK: SignedDuration = SignedDuration::from_mins(10);
 
 /// How a step ends.
 pub(super) enum Wait {
@@ -38,13 +42,40 @@ pub(super) fn go(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) {
         Ok(()) | Err(Wait::Acting) => String::new(),
         Err(Wait::For(what)) => format!("{WAITS}{what}"),
     };
-    let message = format!("{} leaves, because {}{waits}", machine.name, why.words());
-    draft.hold(why.reason(), message);
+    let mut message = format!("{} leaves, because {}{waits}", machine.name, why.words());
+    if !waits.is_empty() && is_stuck(context, turn) {
+        message.push_str(&call_off(context, machine));
+        draft.hold(Reason::EvictionStuck, message);
+    } else {
+        draft.hold(why.reason(), message);
+    }
     let pause = if waits.is_empty() { 500 } else { 2_000 };
     draft.look_again(
         context.now + SignedDuration::from_millis(pause),
         "a departure",
     );
+}
+
+/// It should have left its host long ago, counted from when its Pods were first asked to go.
+fn is_stuck(context: &Context<'_>, turn: Turn<'_, '_>) -> bool {
+    let since = turn.machine.node.and_then(|node| node.drained_since);
+    let is_long = since.is_some_and(|since| context.now.duration_since(since) >= STUCK);
+    turn.why == Departure::Evicted && is_long
+}
+
+/// How a person takes the decision back.
+fn call_off(context: &Context<'_>, machine: &MachineView<'_>) -> String {
+    let marked = machine.instance.and_then(|i| i.evicted_from.as_ref());
+    let Some(host) = marked else {
+        return "; for more than 10 minutes: to call it off, delete the HostMaintenance".to_owned();
+    };
+    let namespace = &context.wanted.identity.namespace;
+    format!(
+        "; for more than 10 minutes: to call it off, run `kubectl uncordon {host}` and \
+         `echo '{{\"evacuationNodeName\":\"{host}\"}}' | kubectl replace -f - --raw \
+         /apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{}/evacuate/cancel`",
+        machine.name
+    )
 }
 
 fn depart(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) -> Result<(), Wait> {

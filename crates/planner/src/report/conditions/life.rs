@@ -7,10 +7,11 @@ use crate::departure::Departure;
 use crate::render;
 
 /// Holds that speak of a change under way.
-const CHANGES: [Reason; 6] = [
+const CHANGES: [Reason; 7] = [
     Reason::Unhealthy,
     Reason::Lost,
     Reason::Evicted,
+    Reason::EvictionStuck,
     Reason::Surplus,
     Reason::Outdated,
     Reason::NoOtherHost,
