@@ -24,7 +24,7 @@ use guestcluster_shell::metrics::ReconcileMetrics;
 use guestcluster_shell::queue::Requeue;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::doors::{Door, Doors};
 use crate::error::Error;
@@ -33,11 +33,9 @@ use crate::keys::KeyPool;
 use crate::leader::Leader;
 use crate::memory::{Memories, Memory};
 use crate::secrets::SecretReader;
-use crate::stores::Stores;
+use crate::stores::{BEHIND, Stores, is_behind};
 use observe::Subject;
 
-/// How long to wait for a store that does not show our own writes. Their arrival wakes us before.
-const BEHIND: Duration = Duration::from_secs(1);
 /// When to try again to make an object whose name somebody holds.
 const TAKEN: Duration = Duration::from_secs(10);
 /// When to look again at a guest that has failed to answer.
@@ -103,7 +101,7 @@ impl Context {
             self.forget(key);
             return Ok(Requeue::Gone);
         };
-        if self.is_behind(key) {
+        if is_behind(&self.ledger, key) {
             return Ok(Requeue::After(BEHIND));
         }
         if let Some(why) = self
@@ -179,17 +177,6 @@ impl Context {
             calls: &self.guest_calls,
             door,
         }
-    }
-
-    /// Whether the stores lack writes of ours. One that has not shown for long is given up:
-    /// creates find what exists, and deletes name the version they mean.
-    fn is_behind(&self, key: &NamespacedName) -> bool {
-        let behind = self.ledger.behind(key, monotonic());
-        for lost in behind.iter().filter(|behind| behind.expired()) {
-            warn!(kind = %lost.kind, object = %lost.name, age = ?lost.age, "own write not seen");
-            self.ledger.settle(key, lost);
-        }
-        behind.iter().any(|behind| !behind.expired())
     }
 
     fn forget(&self, key: &NamespacedName) {

@@ -25,14 +25,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::error::Error;
 use crate::leader::Leader;
-use crate::stores::Stores;
+use crate::stores::{BEHIND, Stores, is_behind};
 
-/// How long to wait for a store that does not show our own writes. Their arrival wakes us before.
-const BEHIND: Duration = Duration::from_secs(1);
 /// The longest that one write may take.
 const ACTION: Duration = Duration::from_secs(8);
 
@@ -72,7 +70,7 @@ impl Context {
             self.ledger.forget(key);
             return Ok(Requeue::Gone);
         };
-        if self.is_behind(key) {
+        if is_behind(&self.ledger, key) {
             return Ok(Requeue::After(BEHIND));
         }
         let request = Request::from(object.as_ref());
@@ -88,17 +86,6 @@ impl Context {
             self.report(&object, status).await?;
         }
         Ok(requeue(&plan, now))
-    }
-
-    /// Whether the stores lack writes of ours. One that has not shown for long is given up: each
-    /// write tests what it changes.
-    fn is_behind(&self, key: &NamespacedName) -> bool {
-        let behind = self.ledger.behind(key, monotonic());
-        for lost in behind.iter().filter(|behind| behind.expired()) {
-            warn!(kind = %lost.kind, object = %lost.name, age = ?lost.age, "own write not seen");
-            self.ledger.settle(key, lost);
-        }
-        behind.iter().any(|behind| !behind.expired())
     }
 
     async fn carry_out(

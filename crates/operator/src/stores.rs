@@ -1,18 +1,21 @@
 //! Everything that is watched in the infrastructure cluster, as stores.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::{HostNode, LauncherPod, SlimService};
 use guestcluster_foreign::kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance};
 use guestcluster_shell::NamespacedName;
+use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::freshness::Ledger;
 use guestcluster_shell::store::Store;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::PartialObjectMeta;
 use kube::{Resource, ResourceExt};
+use tracing::warn;
 
 use crate::host_pod::HostPod;
 use crate::views::{ServiceRange, SlimSlice};
@@ -86,6 +89,20 @@ impl Stores {
             .or_else(|| first(&self.launchers, uid))
             .or_else(|| first(&self.host_pods, uid))
     }
+}
+
+/// How long to wait for a store that does not show our own writes. Their arrival wakes us before.
+pub const BEHIND: Duration = Duration::from_secs(1);
+
+/// Whether the stores lack writes of ours for an object. One that has not shown for long is given up:
+/// creates find what exists, deletes name the version they mean, and patches test what they change.
+pub fn is_behind(ledger: &Ledger, key: &NamespacedName) -> bool {
+    let behind = ledger.behind(key, monotonic());
+    for lost in behind.iter().filter(|behind| behind.expired()) {
+        warn!(kind = %lost.kind, object = %lost.name, age = ?lost.age, "own write not seen");
+        ledger.settle(key, lost);
+    }
+    behind.iter().any(|behind| !behind.expired())
 }
 
 fn first<K: Resource<DynamicType = ()>>(store: &Store<K>, uid: &str) -> Option<String> {

@@ -155,7 +155,7 @@ enum Stage {
     Emptying(Option<String>),
 }
 
-/// Hosts that are being emptied now, of all maintenances, with what each says of machines that find
+/// Hosts that are being emptied or kept empty now, of all maintenances, with what each says of machines that find
 /// no other host.
 pub fn emptied<'a>(
     all: impl Iterator<Item = &'a HostMaintenance>,
@@ -163,7 +163,8 @@ pub fn emptied<'a>(
     let drains = |one: &&HostMaintenance| {
         let phase = one.status.as_ref().and_then(|status| status.phase);
         let goes_on = one.metadata.deletion_timestamp.is_none() && !one.spec.paused;
-        goes_on && phase == Some(MaintenancePhase::Draining)
+        let wants = [MaintenancePhase::Draining, MaintenancePhase::Done].map(Some);
+        goes_on && wants.contains(&phase)
     };
     all.filter(drains)
         .map(|one| (one.spec.node_name.clone(), one.spec.capacity_policy))

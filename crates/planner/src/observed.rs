@@ -136,7 +136,7 @@ pub struct Infra {
     /// What machines of this cluster hold on them, part of `usage`; two for one machine while it
     /// migrates, none while it is off.
     pub holdings: Vec<Holding>,
-    /// Hosts that a HostMaintenance empties now, with what it says of machines that find no other host.
+    /// Hosts that a HostMaintenance empties or keeps empty now, with what it says of machines that find no other host.
     pub emptied: BTreeMap<String, CapacityPolicy>,
 }
 

@@ -6,9 +6,13 @@ mod coordinator;
 use guestcluster_api::host_maintenance::{
     CapacityPolicy, HostMaintenanceStatus, MaintenancePhase as Phase, MaintenanceState as State,
 };
+use guestcluster_api::{HostMaintenance, HostMaintenanceSpec};
 use guestcluster_planner::foresight::Foresight;
-use guestcluster_planner::maintenance::{Action, Node, Plan, Request, Seat, Seen, Word, plan};
+use guestcluster_planner::maintenance::{
+    Action, Node, Plan, Request, Seat, Seen, Word, emptied, plan,
+};
 use guestcluster_testkit::build::start;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use rstest::rstest;
 
@@ -359,4 +363,32 @@ fn a_pause_begins_nothing_and_does_not_count_as_a_beginning() {
     };
     let then = planned(&request(), &short, status(&first));
     assert_eq!(status(&then).phase, Some(Phase::Blocked));
+}
+
+#[rstest]
+#[case::it_drains(Phase::Draining, false, true)]
+#[case::it_is_kept_empty(Phase::Done, false, true)]
+#[case::it_is_paused(Phase::Draining, true, false)]
+#[case::it_may_not_begin(Phase::Blocked, false, false)]
+fn guests_leave_a_host_while_its_maintenance_says_so(
+    #[case] phase: Phase,
+    #[case] paused: bool,
+    #[case] counts: bool,
+) {
+    let spec = HostMaintenanceSpec {
+        node_name: "host-1".to_owned(),
+        reason: None,
+        deadline: None,
+        paused,
+        capacity_policy: CapacityPolicy::Warn,
+    };
+    let mut object = HostMaintenance::new("firmware", spec);
+    object.status = Some(HostMaintenanceStatus {
+        phase: Some(phase),
+        ..HostMaintenanceStatus::default()
+    });
+    let all = emptied([&object].into_iter());
+    assert_eq!(all.get("host-1").is_some(), counts, "{all:?}");
+    object.metadata.deletion_timestamp = Some(Time(start()));
+    assert!(emptied([&object].into_iter()).is_empty(), "it ends");
 }
