@@ -100,6 +100,8 @@ pub struct MachineView<'a> {
     pub instance_age: SignedDuration,
     /// Its host is known to be dead.
     pub host_is_dead: bool,
+    /// It has no host while one is kept empty, to which it may go back: a successor would find no other.
+    pub waits_for_host: bool,
     /// It cannot reach the guest's API, however well it is: nobody gets through at the endpoint.
     pub is_cut_off: bool,
 }
@@ -231,7 +233,8 @@ impl MachineView<'_> {
     /// endpoint is as well as its successor would be, which could not even join.
     pub fn unhealthy_since(&self, now: Timestamp) -> Option<Timestamp> {
         let since = self.previous.and_then(|p| p.unhealthy_since.as_ref());
-        (self.phase() == Phase::Unhealthy && !self.is_cut_off)
+        let is_to_blame = !self.is_cut_off && !self.waits_for_host;
+        (self.phase() == Phase::Unhealthy && is_to_blame)
             .then(|| since.map_or(now, |since| since.0))
     }
 

@@ -96,6 +96,7 @@ impl<'a> Facts<'_, 'a> {
             asked: !self.begun || (guest.is_some() && (etcd.is_some() || !control_plane)),
             instance_age: made.map_or(SignedDuration::ZERO, |made| self.now.duration_since(made)),
             host_is_dead: host.is_some_and(|host| !is_alive(host)),
+            waits_for_host: instance.is_some() && host.is_none() && !seen.infra.emptied.is_empty(),
             is_cut_off: !control_plane && seen.is_endpoint_dark(),
         })
     }

@@ -120,14 +120,13 @@ pub(super) fn is_lost(context: &Context<'_>, machine: &MachineView<'_>) -> bool 
         && (machine.role == Role::Worker || quorum::allows(context, machine, Departure::Lost))
 }
 
-/// It has not served for long, and not because its host waits to be fenced, or because there is none
-/// for it as long as one is kept empty: a successor would find no other.
+/// It has not served for long, and not because its host waits to be fenced.
 fn has_failed(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
     let patience = context.wanted.settings.unhealthy_after();
     let since = machine.unhealthy_since(context.now);
     let over = since.is_some_and(|since| context.now.duration_since(since) >= patience);
     let stranded = machine.role == Role::Worker && machine.host_is_dead;
-    over && !stranded && !emptied::waits_for_host(context, machine) && machine.asked
+    over && !stranded && machine.asked
 }
 
 /// Failures that follow one another have a cause that a new machine does not cure.

@@ -19,12 +19,6 @@ pub(super) fn is_asked_away(context: &Context<'_>, machine: &MachineView<'_>) ->
         || (policy(context, machine).is_some() && obstacle(context, machine).is_none())
 }
 
-/// It has no host, and one is kept empty, to which it may go back.
-pub(super) fn waits_for_host(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
-    let is_homeless = machine.host().is_none() && machine.instance.is_some();
-    is_homeless && !context.seen.infra.emptied.is_empty()
-}
-
 fn is_marked(machine: &MachineView<'_>) -> bool {
     machine.instance.is_some_and(|i| i.evicted_from.is_some())
 }
