@@ -11,6 +11,8 @@ pub enum ConditionType {
     Stalled,
     /// The specification can be carried out on this infrastructure cluster.
     Accepted,
+    /// Were any host to die, every machine of this guest would find another one.
+    CapacityAvailable,
     /// Machines stand on hosts as the specification demands.
     PlacementHealthy,
     /// All authorities and the kubeconfig exist and are sound.
@@ -35,11 +37,12 @@ pub enum ConditionType {
 
 impl ConditionType {
     /// All types, in the order in which status lists them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Ready,
         Self::Reconciling,
         Self::Stalled,
         Self::Accepted,
+        Self::CapacityAvailable,
         Self::PlacementHealthy,
         Self::CertificatesReady,
         Self::EndpointReady,
@@ -59,6 +62,7 @@ impl ConditionType {
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
             Self::Accepted => "Accepted",
+            Self::CapacityAvailable => "CapacityAvailable",
             Self::PlacementHealthy => "PlacementHealthy",
             Self::CertificatesReady => "CertificatesReady",
             Self::EndpointReady => "EndpointReady",
@@ -80,6 +84,9 @@ impl ConditionType {
             Self::Stalled => "Nothing will change without a person.",
             Self::Accepted => {
                 "The specification can be carried out on this infrastructure cluster."
+            }
+            Self::CapacityAvailable => {
+                "Were any host to die, every machine of this guest would find another one."
             }
             Self::PlacementHealthy => "Machines stand on hosts as the specification demands.",
             Self::CertificatesReady => "All authorities and the kubeconfig exist and are sound.",
@@ -145,6 +152,16 @@ reasons! {
     Unschedulable,
     /// Control-plane machines share a host.
     HostShared,
+    /// A host carries more machines of the tenant than `maxPerHost` allows.
+    TenantCapExceeded,
+    /// Whichever host dies, the guest's machines find another one.
+    SurvivesHostLoss,
+    /// A host's death would leave machines without a host: the message names them and the cure.
+    HostLossNotSurvived,
+    /// Whether the loss of a host is survived has not been worked out, or no answer was found.
+    CapacityUnknown,
+    /// `spec.capacityPolicy` says that nobody wants to know.
+    CapacityIgnored,
     /// Machines stand on hosts as specified.
     Spread,
     /// Machines stand on hosts as specified, and by its profile the guest does not survive the loss of the host of its control plane.
@@ -179,6 +196,8 @@ reasons! {
     EvictionStuck,
     /// A machine stays on a host that is being emptied, because no other takes it: the message says why.
     NoOtherHost,
+    /// A machine leaves the host that it shares with another control-plane machine.
+    MovedApart,
     /// A machine that serves no more is being replaced.
     Unhealthy,
     /// A machine whose VM somebody deleted is being replaced.

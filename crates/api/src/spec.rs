@@ -4,6 +4,7 @@
 //! to write instead. Defaults stand in the schema, so that a stored object says what it means and a
 //! newer operator with other defaults changes nothing for clusters that exist.
 
+mod capacity;
 mod machine;
 mod network;
 
@@ -13,6 +14,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use capacity::{CapacityPolicy, CoLocation, Repair};
 pub use machine::{Disk, Image, ImageHttp, ImagePvc, Machine, Numa, Placement, Taint, Toleration};
 pub use network::{Binding, Cni, Endpoint, EndpointType, GuestNetwork, MachineNetwork};
 
@@ -100,6 +102,16 @@ pub struct GuestClusterSpec {
     /// What deletion may do.
     #[serde(default)]
     pub deletion: Deletion,
+
+    /// What follows if the loss of a host would leave machines without a host: `Enforce`, no machine
+    /// is added that would make it so; `Warn`, it is added and the condition `CapacityAvailable`
+    /// tells; or `Ignore`. Machines that exist are never touched because of it.
+    #[serde(default)]
+    pub capacity_policy: CapacityPolicy,
+
+    /// What the operator may mend by itself.
+    #[serde(default)]
+    pub repair: Repair,
 
     /// Stop all writes of the operator for this cluster; the guest keeps running.
     #[serde(default)]
@@ -221,6 +233,12 @@ pub struct WorkerPool {
     #[serde(default)]
     #[x_kube(validation = Rule::new("!has(self.etcdDisk)").message("workers have no etcd: remove etcdDisk"))]
     pub machine: Machine,
+    /// How many machines of the tenant, of whatever guest and role, one host may carry; the lowest
+    /// number that a pool of the tenant names holds for all. The scheduler knows no such limit: what
+    /// is above it is told of, and foresight counts no host beyond it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 500))]
+    pub max_per_host: Option<i32>,
     /// Labels of its Nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]

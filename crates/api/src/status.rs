@@ -32,9 +32,30 @@ pub struct GuestClusterStatus {
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
     pub workers: Vec<PoolStatus>,
+    /// Whether the guest survives the loss of a host.
+    #[serde(default, skip_serializing_if = "CapacityStatus::is_empty")]
+    pub capacity: CapacityStatus,
     /// `ready/wanted` over all pools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_summary: Option<String>,
+}
+
+/// Whether the guest survives the loss of a host.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct CapacityStatus {
+    /// Whichever host dies, every machine of the guest finds another one; absent if not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survives_host_loss: Option<bool>,
+    /// The host whose loss would leave most of its machines without a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_host: Option<String>,
+}
+
+impl CapacityStatus {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// State of the control plane.

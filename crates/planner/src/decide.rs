@@ -11,6 +11,7 @@ mod joined;
 mod machines;
 mod replace;
 pub(crate) mod rollout;
+mod room;
 
 use std::collections::BTreeMap;
 

@@ -7,6 +7,8 @@ use guestcluster_api::Reason;
 pub enum Departure {
     /// Its host is being drained; it comes back elsewhere, on its disks.
     Evicted,
+    /// It shares its host with another control-plane machine; it comes back elsewhere, on its disks.
+    CoLocated,
     /// A person deleted its VM.
     Lost,
     /// It has not served for long.
@@ -21,10 +23,16 @@ impl Departure {
     /// Those after which the machine is gone for good: status remembers them.
     pub const FOR_GOOD: [Self; 4] = [Self::Lost, Self::Unhealthy, Self::Outdated, Self::Surplus];
 
+    /// The machine comes back on its disks, and status need not remember why it went.
+    pub const fn returns(self) -> bool {
+        matches!(self, Self::Evicted | Self::CoLocated)
+    }
+
     /// As status shows it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Evicted => "Evicted",
+            Self::CoLocated => "CoLocated",
             Self::Lost => "Lost",
             Self::Unhealthy => "Unhealthy",
             Self::Outdated => "Outdated",
@@ -41,6 +49,7 @@ impl Departure {
     pub const fn reason(self) -> Reason {
         match self {
             Self::Evicted => Reason::Evicted,
+            Self::CoLocated => Reason::MovedApart,
             Self::Lost => Reason::Lost,
             Self::Unhealthy => Reason::Unhealthy,
             Self::Outdated => Reason::Outdated,
@@ -52,6 +61,7 @@ impl Departure {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Evicted => "its host is being drained",
+            Self::CoLocated => "it shares its host with another control-plane machine",
             Self::Lost => "its VM was deleted",
             Self::Unhealthy => "it has not served for long",
             Self::Outdated => {

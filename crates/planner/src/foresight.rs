@@ -1,4 +1,15 @@
 //! What would become of machines if a host died or were emptied.
+//!
+//! Asked of all guests together, since they compete for the same room: [`Fleet::ask`]. How it is
+//! computed and what it does not see stands in `docs/adr/0010-foresight.md`.
+
+mod ask;
+mod fleet;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use fleet::{Fleet, FleetMachine, machines, newcomer};
 
 /// The answer to *would all machines that must have a home still find one without this host?*
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,4 +30,116 @@ pub enum Foresight {
     /// It has not been asked yet, or the host is not known.
     #[default]
     NotAsked,
+}
+
+/// What was answered for a whole fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// By the host that would be lost.
+    pub hosts: BTreeMap<String, Foresight>,
+    /// By guest, `namespace/name`; each guest with a machine that must have a home has one.
+    pub guests: BTreeMap<String, Outlook>,
+}
+
+/// What the loss of hosts would mean for one guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// Losses that would leave a machine of the guest without a host, by name of the lost host.
+    pub losses: BTreeMap<String, Loss>,
+    /// Hosts that carry a machine of the guest and whose loss has no answer, in order.
+    pub not_known: Vec<String>,
+    /// Hosts that carry a machine of the guest and more of its tenant than they may, in order.
+    pub crowds: Vec<Crowd>,
+}
+
+/// A loss that a guest does not survive as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Its machines that would find no host, `namespace/name`, in order.
+    pub homeless: Vec<String>,
+    /// Why the first of them would find none, for people.
+    pub why: String,
+    /// What would cure it, for people.
+    pub cure: Option<String>,
+}
+
+/// A host that carries more machines of a tenant than it may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Crowd {
+    /// The host.
+    pub host: String,
+    /// How many machines of the tenant it carries.
+    pub carried: usize,
+    /// How many it may.
+    pub cap: usize,
+}
+
+/// What one guest sees of the fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetView {
+    /// What was last worked out for this guest; none if none of its machines must have a home.
+    pub outlook: Option<Outlook>,
+    /// All machines as they were then, its own too.
+    pub fleet: Arc<Fleet>,
+}
+
+/// `if host-3 died, tenant-a/prod-cp-2 would find no host: …`, with the cure.
+pub fn sentence(host: &str, homeless: &[String], why: &str, cure: Option<&str>) -> String {
+    let named = homeless.iter().take(3).cloned().collect::<Vec<_>>();
+    let named = named.join(", ");
+    let more = match homeless.len().saturating_sub(3) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let cure = cure.map(|cure| format!(". It takes {cure}"));
+    let cure = cure.unwrap_or_default();
+    format!("if {host} died, {named}{more} would find no host: {why}{cure}")
+}
+
+impl Outlook {
+    /// The loss that would leave most machines of the guest without a host, the first by name of
+    /// several.
+    pub fn worst(&self) -> Option<(&String, &Loss)> {
+        let losses = self.losses.iter().rev();
+        losses.max_by_key(|(_, loss)| loss.homeless.len())
+    }
+}
+
+impl Answers {
+    /// Hosts whose loss leaves machines without a host.
+    pub fn short(&self) -> usize {
+        let short = |answer: &&Foresight| matches!(answer, Foresight::Short { .. });
+        self.hosts.values().filter(short).count()
+    }
+
+    /// Keeps the words of a former answer as long as the machines that it leaves over are the same:
+    /// they tell how much is free, which changes all the time and is no news.
+    #[must_use]
+    pub fn in_the_words_of(mut self, former: &Self) -> Self {
+        for (host, answer) in &mut self.hosts {
+            let before = former.hosts.get(host);
+            if let (
+                Foresight::Short { homeless, .. },
+                Some(
+                    short @ Foresight::Short {
+                        homeless: before, ..
+                    },
+                ),
+            ) = (&*answer, before)
+                && homeless == before
+            {
+                *answer = short.clone();
+            }
+        }
+        for (guest, outlook) in &mut self.guests {
+            let before = former.guests.get(guest);
+            for (host, loss) in &mut outlook.losses {
+                let before = before.and_then(|outlook| outlook.losses.get(host));
+                if let Some(before) = before.filter(|b| b.homeless == loss.homeless) {
+                    *loss = before.clone();
+                }
+            }
+        }
+        self
+    }
 }

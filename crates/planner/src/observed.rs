@@ -11,6 +11,7 @@ pub use guestcluster_capacity::{Holding, Host, Quantity, Usage};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cidr::Cidr;
+use crate::foresight::FleetView;
 
 /// An answer that may be missing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,6 +77,8 @@ pub struct Observed {
     pub serving: BTreeSet<String>,
     /// Members of etcd answer for themselves, and none knows a leader.
     pub quorum_lost: bool,
+    /// All guests together; none as long as it has not been worked out.
+    pub fleet: Option<FleetView>,
     /// Last lines of the consoles of machines whose first boot is not over, by machine.
     pub consoles: BTreeMap<String, Vec<String>>,
 }

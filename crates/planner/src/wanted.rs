@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::{
-    Cni, ControlPlane, DiskPolicy, Endpoint, GuestNetwork, Image, Machine, Placement, Profile,
-    Rollout, Taint, Topology,
+    CapacityPolicy, Cni, CoLocation, ControlPlane, DiskPolicy, Endpoint, GuestNetwork, Image,
+    Machine, Placement, Profile, Rollout, Taint, Topology,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec};
 use guestcluster_bootstrap::is_domain;
@@ -72,6 +72,10 @@ pub struct Wanted {
     pub protected: bool,
     /// What becomes of the disks.
     pub disks: DiskPolicy,
+    /// What follows if the loss of a host would not be survived.
+    pub capacity_policy: CapacityPolicy,
+    /// What becomes of control-plane machines that share a host.
+    pub co_location: CoLocation,
     /// No writes.
     pub paused: bool,
     /// Ranges from the operator's settings.
@@ -114,6 +118,8 @@ pub struct Pool {
     pub node_labels: BTreeMap<String, String>,
     /// Taints of its Nodes.
     pub node_taints: Vec<Taint>,
+    /// How many machines of the tenant one host may carry.
+    pub max_per_host: Option<usize>,
     /// The same as requirements on hosts.
     pub requirements: Requirements,
     /// Machines beyond `replicas` that a rollout may make. A control plane has its own rules.
@@ -201,6 +207,8 @@ impl Wanted {
             certificate_life: life,
             protected: spec.deletion.protected,
             disks: spec.deletion.disks,
+            capacity_policy: spec.capacity_policy,
+            co_location: spec.repair.co_location,
             paused: spec.paused,
             settings: settings.clone(),
         })
@@ -303,6 +311,7 @@ fn pools(cluster: &GuestCluster, errors: &mut Vec<String>) -> Vec<Pool> {
         placement: control_plane.placement.clone(),
         node_labels: BTreeMap::new(),
         node_taints: Vec::new(),
+        max_per_host: None,
         max_surge: 1,
         max_unavailable: 0,
         drain_timeout: drain_timeout(control_plane.drain_timeout_seconds),
@@ -319,6 +328,9 @@ fn pools(cluster: &GuestCluster, errors: &mut Vec<String>) -> Vec<Pool> {
             placement: worker.placement.clone(),
             node_labels: worker.labels.clone(),
             node_taints: worker.taints.clone(),
+            max_per_host: worker
+                .max_per_host
+                .and_then(|cap| usize::try_from(cap).ok()),
             max_surge,
             max_unavailable,
             drain_timeout: drain_timeout(worker.drain_timeout_seconds),

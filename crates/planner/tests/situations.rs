@@ -9,6 +9,8 @@ mod deletion;
 mod growth;
 #[path = "situations/refusals.rs"]
 mod refusals;
+#[path = "situations/room.rs"]
+mod room;
 #[path = "situations/strangers.rs"]
 mod strangers;
 #[path = "situations/trouble.rs"]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use guestcluster_api::spec::{
-    Addons, Cni, Component, ControlPlane, Deletion, DiskPolicy, Endpoint, EndpointType,
-    GuestNetwork, Image, Machine, Placement, Profile, Rollout, Topology, WorkerPool,
+    Addons, CapacityPolicy, Cni, Component, ControlPlane, Deletion, DiskPolicy, Endpoint,
+    EndpointType, GuestNetwork, Image, Machine, Placement, Profile, Repair, Rollout, Topology,
+    WorkerPool,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec, labels};
 use guestcluster_planner::observed::{Host, Infra, Quantity};
@@ -46,6 +47,8 @@ pub fn cluster(name: &str) -> ClusterBuilder {
         network: GuestNetwork::default(),
         addons: Addons::default(),
         deletion: Deletion::default(),
+        capacity_policy: CapacityPolicy::default(),
+        repair: Repair::default(),
         paused: false,
     };
     let mut cluster = GuestCluster::new(name, spec);
@@ -77,6 +80,7 @@ impl ClusterBuilder {
             replicas,
             machine: Machine::default(),
             labels: BTreeMap::new(),
+            max_per_host: None,
             taints: Vec::new(),
             placement: Placement::default(),
             rollout: Rollout::default(),

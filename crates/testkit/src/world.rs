@@ -76,6 +76,8 @@ pub struct World {
     draining: BTreeSet<String>,
     /// Hosts that a HostMaintenance empties, with its policy; none where it has ended.
     emptied: BTreeMap<String, Option<CapacityPolicy>>,
+    /// What the loss of each host would mean is worked out at each look.
+    foresees: bool,
     /// Machines that stand still.
     frozen: BTreeSet<String>,
     /// The version that each machine's root disk holds.
@@ -109,6 +111,7 @@ impl World {
             hosts_down: BTreeSet::new(),
             draining: BTreeSet::new(),
             emptied: BTreeMap::new(),
+            foresees: false,
             frozen: BTreeSet::new(),
             images: BTreeMap::new(),
             last_seen: None,

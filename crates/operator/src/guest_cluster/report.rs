@@ -27,9 +27,11 @@ use crate::memory::Memory;
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Conditions that somebody may wait for.
-const AWAITED: [ConditionType; 4] = [
+const AWAITED: [ConditionType; 6] = [
     ConditionType::Ready,
     ConditionType::Accepted,
+    ConditionType::CapacityAvailable,
+    ConditionType::PlacementHealthy,
     ConditionType::Paused,
     ConditionType::Deleting,
 ];

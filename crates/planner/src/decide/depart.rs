@@ -1,4 +1,4 @@
-//! Machines that have joined and go off: for a drained host, because they are too many, outdated,
+//! Machines that have joined and go off: for a drained host, from one that they share, because they are too many, outdated,
 //! unhealthy or lost.
 //!
 //! The MUSTs:
@@ -20,6 +20,7 @@ mod choice;
 mod drain;
 mod emptied;
 mod quorum;
+mod share;
 mod steps;
 
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
     let mut turns = Vec::new();
     for role in [Role::ControlPlane, Role::Worker] {
         if let Some(turn) = choice::turn(context, draft, role) {
-            if turn.why != Departure::Evicted {
+            if !turn.why.returns() {
                 departures.insert(turn.machine.name.clone(), turn.why);
             }
             steps::go(context, draft, turn);

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::foundation::is_taken;
 use super::replace::delete;
-use super::{Context, Draft, Flow, configuration, depart, host_refusals, rollout};
+use super::{Context, Draft, Flow, configuration, depart, host_refusals, rollout, room};
 use crate::action::{Action, FirstBoot, Kind, UserData};
 use crate::machines::{MachineView, Phase};
 use crate::observed::{Disk, Probe};
@@ -128,11 +128,11 @@ fn size(context: &Context<'_>, draft: &mut Draft, (pool, existing): (&Pool, u32)
     if existing < pool.replicas && waits_for_control_plane(context, draft, pool) {
         return existing;
     }
-    let size = fitting(context, draft, (pool, existing));
-    if size < pool.replicas {
-        return size;
+    let mut size = fitting(context, draft, (pool, existing));
+    if size >= pool.replicas {
+        size = size.saturating_add(count(target.surge));
     }
-    size.saturating_add(count(target.surge))
+    room::admitted(context, draft, (pool, existing, size))
 }
 
 /// A kubelet must not be newer than an API server: workers of another version come after the control

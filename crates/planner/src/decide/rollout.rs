@@ -6,7 +6,7 @@ use guestcluster_api::spec::Profile;
 use guestcluster_capacity::Host;
 use guestcluster_placement::{Replacement, Rollout, reasons, rollout};
 
-use super::{Context, endpoint, host_refusals};
+use super::{Context, endpoint, host_refusals, room};
 use crate::machines::MachineView;
 use crate::observed::Holding;
 use crate::render;
@@ -144,9 +144,12 @@ fn choose(
         return after_missing(pool, &target, count);
     }
     let fits = where_to(context, pool, machines);
-    match (&fits, limit) {
-        (Rollout::Surge { .. }, 1..) => surge(pool, &target, (limit, count)),
-        _ => delete_first(pool, (target, limit), (&fits, count)),
+    if !matches!((&fits, limit), (Rollout::Surge { .. }, 1..)) {
+        return delete_first(pool, (target, limit), (&fits, count, None));
+    }
+    match room::refuses_surge(context, pool) {
+        None => surge(pool, &target, (limit, count)),
+        Some(why) => delete_first(pool, (target, limit), (&fits, count, Some(why))),
     }
 }
 
@@ -193,12 +196,12 @@ pub(super) fn attainable(context: &Context<'_>, pool: &Pool, existing: usize) ->
 fn delete_first(
     pool: &Pool,
     (target, limit): (Target, usize),
-    (fits, count): (&Rollout, &str),
+    (fits, count, refused): (&Rollout, &str, Option<String>),
 ) -> Target {
     let why = if limit == 0 {
         "maxSurge is 0".to_owned()
     } else {
-        fits.to_string()
+        refused.unwrap_or_else(|| fits.to_string())
     };
     let cure = match (pool.role, fits) {
         (_, Rollout::Neither { .. }) => Some("add a host"),

@@ -1,5 +1,6 @@
 //! Conditions: one function per type, all of them from the first visit on.
 
+mod capacity;
 mod foundation;
 mod guest;
 mod life;
@@ -23,6 +24,8 @@ pub(super) struct Facts<'a> {
     pub(super) machines: &'a BTreeMap<String, MachineView<'a>>,
     pub(super) status: &'a GuestClusterStatus,
 }
+
+pub(super) use capacity::status as capacity;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Truth {
@@ -144,6 +147,7 @@ fn part(type_: ConditionType, facts: &Facts<'_>) -> Option<Verdict> {
     match type_ {
         ConditionType::Ready | ConditionType::Reconciling | ConditionType::Stalled => None,
         ConditionType::Accepted => Some(foundation::accepted(facts)),
+        ConditionType::CapacityAvailable => Some(capacity::available(facts)),
         ConditionType::PlacementHealthy => Some(foundation::placement(facts)),
         ConditionType::CertificatesReady => Some(foundation::certificates(facts)),
         ConditionType::EndpointReady => Some(foundation::endpoint_ready(facts)),

@@ -2,7 +2,7 @@
 
 mod pace;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::{labels, names};
@@ -274,13 +274,15 @@ impl World {
         }
     }
 
-    /// A machine goes off for a while: only from a host that is being drained, out of the endpoint,
+    /// A machine goes off for a while: only from a host that is being drained or that it
+    /// shares with another of the control plane, out of the endpoint,
     /// without leading.
     fn check_move(&mut self, machine: &str) {
         let evicted = |i: &guestcluster_planner::observed::Instance| {
             i.evicted_from.is_some() || self.was_emptied(i.host.as_ref())
         };
-        if !self.objects.instances.get(machine).is_some_and(evicted) {
+        let is_evicted = self.objects.instances.get(machine).is_some_and(evicted);
+        if !is_evicted && !shares_host(&self.objects.instances, machine) {
             self.complain(format!(
                 "{machine} was stopped though its host is not drained"
             ));
@@ -374,4 +376,16 @@ impl World {
             self.complain(format!("{name} initialises a guest that was there before"));
         }
     }
+}
+
+/// Another control-plane machine is on its host, as somebody bound them by hand.
+fn shares_host(
+    instances: &BTreeMap<String, guestcluster_planner::observed::Instance>,
+    machine: &str,
+) -> bool {
+    let host = |name: &str| instances.get(name).and_then(|i| i.host.as_ref());
+    let is_member = |name: &str| role_of(name) == Role::ControlPlane;
+    let shares =
+        |other: &String| other != machine && is_member(other) && host(other) == host(machine);
+    host(machine).is_some() && is_member(machine) && instances.keys().any(shares)
 }

@@ -1,10 +1,12 @@
 //! What the operator sees of the world.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_planner::Wanted;
+use guestcluster_planner::foresight::{Fleet, FleetView};
 use guestcluster_planner::observed::{
     Certificate, Etcd, EtcdMember, Guest, GuestNode, GuestPod, Holding, Infra, Observed, Probe, Vm,
 };
@@ -26,6 +28,7 @@ impl World {
         }
         self.show_emptied(&mut infra);
         self.place(&mut infra);
+        let fleet = self.fleet_view(&infra);
         let asked = self.is_asked();
         Observed {
             infra,
@@ -52,6 +55,7 @@ impl World {
                 Probe::NotAsked
             },
             endpoint: Probe::NotAsked,
+            fleet,
             consoles: self.consoles(),
             certificates: self.certificates(),
             serving: self.served_addresses(),
@@ -84,6 +88,20 @@ impl World {
                 });
             }
         }
+    }
+
+    /// What the loss of each host would mean, if it is worked out in this world.
+    fn fleet_view(&self, infra: &Infra) -> Option<FleetView> {
+        let cluster = self.cluster.as_ref().filter(|_| self.foresees)?;
+        let wanted = Wanted::parse(cluster, &Settings::default()).ok()?;
+        let mut fleet = Fleet::default();
+        fleet.add(&wanted, &self.status(), &infra.holdings);
+        let mut answers = fleet.ask(&infra.hosts, &infra.usage);
+        let guest = format!("{}/{}", wanted.identity.namespace, wanted.identity.name);
+        Some(FleetView {
+            outlook: answers.guests.remove(&guest),
+            fleet: Arc::new(fleet),
+        })
     }
 
     /// The operator asks a guest that was initialised, or whose control plane serves.

@@ -161,6 +161,19 @@ impl World {
         }
     }
 
+    /// From now on it is worked out at each look what the loss of each host would mean.
+    pub const fn foresee(&mut self) {
+        self.foresees = true;
+    }
+
+    /// A person binds the machine's Pod to a host, past the scheduler.
+    pub fn bind(&mut self, machine: &str, host: &str) {
+        self.note(format!("{machine} is bound to {host} by hand"));
+        if let Some(instance) = self.objects.instances.get_mut(machine) {
+            instance.host = Some(host.to_owned());
+        }
+    }
+
     /// A host comes back, and what ran on it starts anew.
     pub(super) fn revive(&mut self, host: &str) {
         if !self.hosts_down.remove(host) {

@@ -162,6 +162,7 @@ fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
         | ConditionType::Deleting => Severity::Normal,
         ConditionType::Ready
         | ConditionType::Accepted
+        | ConditionType::CapacityAvailable
         | ConditionType::PlacementHealthy
         | ConditionType::CertificatesReady
         | ConditionType::EndpointReady

@@ -4,7 +4,7 @@ use guestcluster_api::labels::Role;
 use guestcluster_api::{GuestClusterStatus, Reason};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{Turn, emptied, quorum};
+use super::{Turn, emptied, quorum, share};
 use crate::decide::rollout::{self, Target};
 use crate::decide::{Context, Draft, objection};
 use crate::departure::Departure;
@@ -20,7 +20,7 @@ pub(crate) const CALM: SignedDuration = SignedDuration::from_hours(1);
 /// The machine of this role whose turn it is to go off.
 ///
 /// What cannot be undone any more comes first, then failures, then hosts that wait to be drained, then
-/// what is merely wished. A machine that serves nobody costs nobody anything, and as long as it is
+/// hosts that are shared, then what is merely wished. A machine that serves nobody costs nobody anything, and as long as it is
 /// there no host is given free: the machine on it would wait for the other to be well.
 pub(super) fn turn<'c, 'a>(
     context: &'c Context<'a>,
@@ -44,19 +44,23 @@ pub(super) fn turn<'c, 'a>(
         .flatten();
     let evicted = of_role(context, role).filter(|m| is_evicted(context, m));
     let evicted = evicted.min_by_key(|m| (!has_begun(m), &m.name));
+    let evicted = evicted.map(|machine| (machine, Departure::Evicted));
+    let moves = if evicted.is_none() && is_settled && asked {
+        let shares = share::machine(context, draft, role);
+        shares.map(|machine| (machine, Departure::CoLocated))
+    } else {
+        evicted
+    };
     // Of two members none can be spared for a while: first there must be one again, or three.
-    match (evicted, wish) {
-        (Some(machine), Some(wish)) if !quorum::may_move(context, machine) => Some(wish),
-        (Some(machine), _) => Some(Turn {
-            machine,
-            why: Departure::Evicted,
-        }),
+    match (moves, wish) {
+        (Some((machine, _)), Some(wish)) if !quorum::may_move(context, machine) => Some(wish),
+        (Some((machine, why)), _) => Some(Turn { machine, why }),
         (None, wish) => wish,
     }
 }
 
 /// Machines of this role that the operator may take away by a departure.
-fn of_role<'c, 'a>(
+pub(super) fn of_role<'c, 'a>(
     context: &'c Context<'a>,
     role: Role,
 ) -> impl Iterator<Item = &'c MachineView<'a>> {
@@ -103,7 +107,7 @@ fn is_evicted(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
 }
 
 /// Something of its departure was done already.
-fn has_begun(machine: &MachineView<'_>) -> bool {
+pub(super) fn has_begun(machine: &MachineView<'_>) -> bool {
     let launcher = machine.instance.and_then(|i| i.launcher.as_ref());
     machine
         .node

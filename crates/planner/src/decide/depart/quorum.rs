@@ -48,7 +48,7 @@ fn is_to_come(context: &Context<'_>, machine: &MachineView<'_>, why: Departure) 
     let replicas = pool.map_or(0, |pool| pool.replicas);
     let others = rollout::counted(context, &machine.pool).into_iter();
     let stay = others.filter(|m| m.name != machine.name).count();
-    why == Departure::Evicted || u32::try_from(stay).is_ok_and(|stay| stay < replicas)
+    why.returns() || u32::try_from(stay).is_ok_and(|stay| stay < replicas)
 }
 
 /// What stands against taking a control-plane machine away now; nothing if the guest stays whole.
@@ -82,7 +82,7 @@ pub(super) fn objection(
     }
     let member = machine.member.filter(|member| !member.learner)?;
     // A guest with one member is away while its machine moves: nothing else could be done.
-    if has_one_voter(etcd) && why == Departure::Evicted {
+    if has_one_voter(etcd) && why.returns() {
         return None;
     }
     let sick = etcd.members.iter().find(|m| !own(m) && !m.healthy);
@@ -97,7 +97,7 @@ pub(super) fn objection(
 /// wait for machines that have never joined.
 fn unready(context: &Context<'_>, machine: &MachineView<'_>, why: Departure) -> Option<String> {
     let mut others = context.machines.values().filter(|m| {
-        let counts = why != Departure::Evicted || m.joined_before();
+        let counts = !why.returns() || m.joined_before();
         m.role == Role::ControlPlane && m.name != machine.name && !m.is_leaving() && counts
     });
     let other = others.find(|m| m.phase() != Phase::Ready)?;

@@ -8,7 +8,6 @@ use super::{Turn, drain, quorum};
 use crate::action::{Action, Kind};
 use crate::decide::replace::delete;
 use crate::decide::{Context, Draft};
-use crate::departure::Departure;
 use crate::machines::{MachineView, Phase};
 
 /// How long after leaving the endpoint a machine goes on serving: load balancers and kube-proxies
@@ -31,7 +30,7 @@ pub(super) enum Wait {
 
 pub(super) fn go(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) {
     let (machine, why) = (turn.machine, turn.why);
-    if why != Departure::Evicted && machine.leaves() != Some(why) {
+    if !why.returns() && machine.leaves() != Some(why) {
         draft.act(Action::RecordDeparture {
             machine: machine.name.clone(),
             why,
@@ -90,8 +89,8 @@ fn depart(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) -> Resul
     quiet(context, machine)?;
     drain::step(context, draft, (machine, why))?;
     withdraw(context, draft, machine)?;
-    if why == Departure::Evicted {
-        return stop(draft, machine);
+    if why.returns() {
+        return stop(draft, turn);
     }
     leave_etcd(draft, machine)?;
     let why = format!("{} leaves, because {}", machine.name, why.words());
@@ -225,12 +224,13 @@ fn leave_etcd(draft: &mut Draft, machine: &MachineView<'_>) -> Result<(), Wait> 
 }
 
 /// Its VM makes another instance, which the scheduler places on another host.
-fn stop(draft: &mut Draft, machine: &MachineView<'_>) -> Result<(), Wait> {
+fn stop(draft: &mut Draft, turn: Turn<'_, '_>) -> Result<(), Wait> {
+    let machine = turn.machine;
     if draft.has_disruption() {
         return Err(Wait::Acting);
     }
     if let Some(instance) = machine.instance {
-        let why = format!("{} leaves, because its host is being drained", machine.name);
+        let why = format!("{} leaves, because {}", machine.name, turn.why.words());
         delete(draft, (Kind::Instance, &machine.name, &instance.meta), &why);
     }
     Ok(())

@@ -7,7 +7,7 @@ use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_api::spec::Profile;
 
-use super::{Facts, Truth, Verdict, held, no, yes};
+use super::{Facts, Truth, Verdict, capacity, held, no, yes};
 use crate::action::Authority;
 use crate::decide::{endpoint, objection};
 use crate::machines::MachineView;
@@ -49,13 +49,15 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
     let lab = facts.wanted.profile == Profile::Lab;
     let shared = hosts.iter().find(|(_, names)| names.len() > 1 && !lab);
     if let Some((host, names)) = shared {
-        return no(
-            Reason::HostShared,
-            format!(
-                "{} stand on one host, {host}: its loss would take them all",
-                names.join(", ")
-            ),
-        );
+        return held(facts, &[Reason::HostShared]).unwrap_or_else(|| {
+            let together = names.join(", ");
+            let message =
+                format!("{together} stand on one host, {host}: its loss would take them all");
+            no(Reason::HostShared, message)
+        });
+    }
+    if let Some(verdict) = capacity::crowded(facts) {
+        return verdict;
     }
     let homeless = facts.machines.values().find_map(|m| {
         let why = m

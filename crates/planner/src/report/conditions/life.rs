@@ -7,11 +7,12 @@ use crate::departure::Departure;
 use crate::render;
 
 /// Holds that speak of a change under way.
-const CHANGES: [Reason; 7] = [
+const CHANGES: [Reason; 8] = [
     Reason::Unhealthy,
     Reason::Lost,
     Reason::Evicted,
     Reason::EvictionStuck,
+    Reason::MovedApart,
     Reason::Surplus,
     Reason::Outdated,
     Reason::NoOtherHost,

@@ -128,7 +128,7 @@ impl World {
     }
 
     /// A machine is made ready to go only if status tells that it leaves or was given up, or its host is
-    /// drained.
+    /// drained or shared.
     fn check_told(&mut self, seen: &Observed, machine: &str) {
         let instance = seen.instances.get(machine);
         let evicted = instance.is_some_and(|instance| {
@@ -136,6 +136,7 @@ impl World {
         });
         let status = self.status();
         let given_up = recorded(&status).any(|m| m.name == machine && m.phase == "Failed");
+        let evicted = evicted || super::shares_host(&seen.instances, machine);
         if !evicted && !given_up && !self.is_told_to_leave(machine) {
             self.complain(format!("{machine} was made ready to go untold"));
         }

@@ -1,0 +1,150 @@
+//! Whether there is room for more machines, so that the loss of any host would still be survived: the
+//! policy `Enforce`.
+//!
+//! The MUSTs:
+//! 1. What exists is never touched because of it, and what takes the place of a machine that goes is
+//!    never held back: a guest that is short already can be repaired.
+//! 2. Only what is known to be survived is added: as long as nobody knows, nothing is.
+
+use guestcluster_api::spec::CapacityPolicy;
+use guestcluster_api::{Reason, names};
+use k8s_openapi::jiff::SignedDuration;
+
+use super::{Context, Draft};
+use crate::foresight::{Fleet, FleetMachine, Foresight, newcomer, sentence};
+use crate::machines::{MachineView, Phase};
+use crate::wanted::Pool;
+
+/// How soon to ask again: what others hold changes without waking anybody.
+const AGAIN: SignedDuration = SignedDuration::from_secs(15);
+
+/// How many machines a pool may have of the `size` that it is to have, with `existing` ones.
+pub(super) fn admitted(
+    context: &Context<'_>,
+    draft: &mut Draft,
+    (pool, existing, size): (&Pool, u32, u32),
+) -> u32 {
+    let owed = existing.saturating_add(count(successors(context, pool)));
+    if context.wanted.capacity_policy != CapacityPolicy::Enforce || size <= owed {
+        return size;
+    }
+    draft.look_again(context.now + AGAIN, "room for the loss of a host");
+    // Half a guest is of no use: where the control plane is held back, so are its workers.
+    let told = [Reason::HostLossNotSurvived, Reason::CapacityUnknown];
+    if draft.plan.holds.iter().any(|h| told.contains(&h.reason)) {
+        return owed;
+    }
+    let Some((reason, why)) = refusal(context, draft, (pool, size - owed)) else {
+        return size;
+    };
+    draft.hold(
+        reason,
+        format!(
+            "spec.capacityPolicy is Enforce, and pool {} is kept at {owed} instead of {size} \
+             machines: {why}",
+            pool.name
+        ),
+    );
+    owed
+}
+
+/// Why one more machine of a pool, for a while, is refused.
+pub(super) fn refuses_surge(context: &Context<'_>, pool: &Pool) -> Option<String> {
+    if context.wanted.capacity_policy != CapacityPolicy::Enforce {
+        return None;
+    }
+    let (_, why) = refusal(context, &Draft::default(), (pool, 1))?;
+    Some(format!(
+        "spec.capacityPolicy is Enforce, and while there is one machine more: {why}"
+    ))
+}
+
+/// Machines of a pool whose names were recorded, and those that go and leave their place to another.
+fn successors(context: &Context<'_>, pool: &Pool) -> usize {
+    let goes = |m: &&MachineView<'_>| m.pool == pool.name && m.phase() == Phase::Leaving;
+    let going = context.machines.values().filter(goes).count();
+    context.ordinals().reserved(&pool.name).len().max(going)
+}
+
+/// Why `more` machines of a pool must not be added now.
+fn refusal(
+    context: &Context<'_>,
+    draft: &Draft,
+    (pool, more): (&Pool, u32),
+) -> Option<(Reason, String)> {
+    let Some(before) = fleet(context, draft, pool) else {
+        let why = "whether the loss of a host would be survived has not been worked out yet";
+        return Some((Reason::CapacityUnknown, why.to_owned()));
+    };
+    let mut after = before.clone();
+    after.machines.extend(newcomers(context, pool, more));
+    let infra = &context.seen.infra;
+    let after = after.ask(&infra.hosts, &infra.usage);
+    if after
+        .hosts
+        .values()
+        .all(|answer| *answer == Foresight::Fits)
+    {
+        return None;
+    }
+    let before = before.ask(&infra.hosts, &infra.usage);
+    let homeless = |host: &str| match before.hosts.get(host) {
+        Some(Foresight::Short { homeless, .. }) => homeless.len(),
+        _ => 0,
+    };
+    let mut unknown = None;
+    for (host, answer) in &after.hosts {
+        match answer {
+            Foresight::Short {
+                homeless: now,
+                why,
+                cure,
+            } if now.len() > homeless(host) => {
+                let why = sentence(host, now, why, cure.as_deref());
+                return Some((Reason::HostLossNotSurvived, why));
+            }
+            Foresight::NotKnown if before.hosts.get(host) == Some(&Foresight::Fits) => {
+                unknown = unknown.or(Some(host));
+            }
+            _ => {}
+        }
+    }
+    let host = unknown?;
+    let why = format!("whether the loss of {host} would be survived was not found out");
+    Some((Reason::CapacityUnknown, why))
+}
+
+/// All machines there are, with those that this plan adds to other pools.
+fn fleet(context: &Context<'_>, draft: &Draft, pool: &Pool) -> Option<Fleet> {
+    let (wanted, known) = (context.wanted, &context.seen.fleet.as_ref()?.fleet);
+    let identity = &wanted.identity;
+    let own = format!("{}/{}", identity.namespace, identity.name);
+    let others = known.machines.iter().filter(|m| m.guest != own);
+    let mut fleet = Fleet {
+        machines: others.cloned().collect(),
+        caps: known.caps.clone(),
+    };
+    fleet.add(wanted, context.previous, &context.seen.infra.holdings);
+    for other in wanted.pools.iter().filter(|other| other.name != pool.name) {
+        let size = draft.plan.sizes.get(&other.name).copied();
+        let there = |m: &&MachineView<'_>| m.pool == other.name && m.phase() != Phase::Leaving;
+        let there = context.machines.values().filter(there).count();
+        let there = there + context.ordinals().reserved(&other.name).len();
+        let more = size.unwrap_or_default().saturating_sub(count(there));
+        fleet.machines.extend(newcomers(context, other, more));
+    }
+    Some(fleet)
+}
+
+fn newcomers(context: &Context<'_>, pool: &Pool, more: u32) -> Vec<FleetMachine> {
+    let last = context.ordinals().last(&pool.name);
+    let cluster = &context.wanted.identity.name;
+    let names = (1..=more).map(|number| names::machine(cluster, &pool.name, last + number));
+    names
+        .map(|name| newcomer(context.wanted, pool, &name))
+        .collect()
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,94 @@
+//! Conditions of what the guest shares with all others: room for the loss of a host, and a tenant's
+//! share of one.
+
+use guestcluster_api::Reason;
+use guestcluster_api::spec::CapacityPolicy;
+use guestcluster_api::status::CapacityStatus;
+
+use super::foundation::counted;
+use super::{Facts, Truth, Verdict, held, no, yes};
+use crate::foresight::{Outlook, sentence};
+use crate::observed::Observed;
+use crate::wanted::Wanted;
+
+fn outlook(seen: &Observed) -> Option<&Outlook> {
+    seen.fleet.as_ref()?.outlook.as_ref()
+}
+
+/// What status says in numbers.
+pub(in crate::report) fn status(wanted: &Wanted, seen: &Observed) -> CapacityStatus {
+    let asked = wanted.capacity_policy != CapacityPolicy::Ignore;
+    let Some(outlook) = outlook(seen).filter(|_| asked) else {
+        return CapacityStatus::default();
+    };
+    let worst = outlook.worst().map(|(host, _)| host.clone());
+    let is_known = worst.is_some() || outlook.not_known.is_empty();
+    CapacityStatus {
+        survives_host_loss: is_known.then_some(worst.is_none()),
+        worst_host: worst,
+    }
+}
+
+pub(super) fn available(facts: &Facts<'_>) -> Verdict {
+    let unknown = |message: &str| (Truth::Unknown, Reason::CapacityUnknown, message.to_owned());
+    if facts.wanted.capacity_policy == CapacityPolicy::Ignore {
+        return (
+            Truth::Unknown,
+            Reason::CapacityIgnored,
+            "spec.capacityPolicy is Ignore: whether the loss of a host is survived is not told"
+                .to_owned(),
+        );
+    }
+    if let Some(verdict) = held(facts, &[Reason::HostLossNotSurvived]) {
+        return verdict;
+    }
+    if let Some((_, reason, message)) = held(facts, &[Reason::CapacityUnknown]) {
+        return (Truth::Unknown, reason, message);
+    }
+    if facts.seen.fleet.is_none() {
+        return unknown("whether the loss of a host is survived has not been worked out yet");
+    }
+    let Some(outlook) = outlook(facts.seen) else {
+        return unknown("no machine of the guest must have a host yet");
+    };
+    if let Some((host, loss)) = outlook.worst() {
+        let worst = sentence(host, &loss.homeless, &loss.why, loss.cure.as_deref());
+        let others = outlook.losses.keys().filter(|other| *other != host);
+        let others = others.map(String::as_str).collect::<Vec<_>>();
+        let others = match others.as_slice() {
+            [] => String::new(),
+            others => format!(". Nor is the loss survived of {}", others.join(", ")),
+        };
+        return no(Reason::HostLossNotSurvived, format!("{worst}{others}"));
+    }
+    match outlook.not_known.as_slice() {
+        [] => yes(
+            Reason::SurvivesHostLoss,
+            "whichever host dies, every machine of the guest finds another one",
+        ),
+        hosts => unknown(&format!(
+            "whether its machines find other hosts was not found out, in the time there is for it, \
+             for the loss of {}",
+            hosts.join(", ")
+        )),
+    }
+}
+
+/// A host that carries more machines of the tenant than it may.
+pub(super) fn crowded(facts: &Facts<'_>) -> Option<Verdict> {
+    let crowds = &outlook(facts.seen)?.crowds;
+    let first = crowds.first()?;
+    let all = crowds
+        .iter()
+        .map(|crowd| format!("{} carries {}", crowd.host, crowd.carried));
+    let all = all.collect::<Vec<_>>().join(", ");
+    Some(no(
+        Reason::TenantCapExceeded,
+        format!(
+            "one host may carry {} of tenant {} (maxPerHost), and {all}: add hosts and move some with \
+             `kubectl delete vmi`, or raise maxPerHost",
+            counted(first.cap, "machine"),
+            facts.wanted.tenant
+        ),
+    ))
+}
