@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 
 use guestcluster_api::host_maintenance::MaintenanceState;
+use guestcluster_api::spec::Profile;
 use guestcluster_api::{ConditionType, GuestCluster};
 use guestcluster_shell::NamespacedName;
-use guestcluster_shell::metrics::Metrics;
+use guestcluster_shell::metrics::{Metrics, Sink};
 use guestcluster_shell::queue::Queue;
 
 use kube::ResourceExt;
 
+use crate::forecast::Forecast;
 use crate::stores::Stores;
 
 /// Registers the gauges.
-pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName>) {
+pub fn register(
+    metrics: &Metrics,
+    stores: &Stores,
+    (queue, forecast): (&Queue<NamespacedName>, &Forecast),
+) {
     let maintenances = stores.maintenances.clone();
     metrics.collect(move |sink| {
         maintenances.fold((), |(), one| {
@@ -29,6 +35,7 @@ pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName
         });
     });
     let (clusters, queue) = (stores.clusters.clone(), queue.clone());
+    let forecast = forecast.clone();
     metrics.collect(move |sink| {
         let tally = clusters.fold(Tally::default(), |tally, cluster| tally.with(cluster));
         for verdict in ["True", "False", "Unknown"] {
@@ -52,6 +59,7 @@ pub fn register(metrics: &Metrics, stores: &Stores, queue: &Queue<NamespacedName
                 f64::from(*count),
             );
         }
+        placement(sink, &tally, &forecast);
         let waiting = u32::try_from(queue.len()).unwrap_or(u32::MAX);
         sink.gauge(
             "queue_length",
@@ -69,11 +77,55 @@ const fn is_on_host(state: MaintenanceState) -> bool {
     )
 }
 
+/// What foresight and the detector of shared hosts say.
+fn placement(sink: &mut Sink<'_>, tally: &Tally, forecast: &Forecast) {
+    for (cluster, survives) in &tally.survives {
+        sink.gauge(
+            "survives_host_loss",
+            "Whether all machines of a guest would find another host whichever host died (1 or 0); \
+             absent if not known",
+            &[("namespace", &cluster.namespace), ("name", &cluster.name)],
+            f64::from(u8::from(*survives)),
+        );
+    }
+    for (cluster, count) in &tally.colocated {
+        sink.gauge(
+            "colocated_control_planes",
+            "Control-plane machines of a guest that share their host with another of it, where none may",
+            &[("namespace", &cluster.namespace), ("name", &cluster.name)],
+            f64::from(*count),
+        );
+    }
+    if let Some(short) = forecast.short() {
+        sink.gauge(
+            "hosts_not_survived",
+            "Hosts whose loss would leave machines of guests without a host",
+            &[],
+            f64::from(u32::try_from(short).unwrap_or(u32::MAX)),
+        );
+    }
+}
+
+/// How many control-plane machines share their host with another one.
+fn colocated(cluster: &GuestCluster) -> u32 {
+    let status = cluster.status.iter();
+    let machines = status.flat_map(|status| &status.control_plane.machines);
+    let mut hosts = BTreeMap::<&String, u32>::new();
+    for host in machines.filter_map(|machine| machine.host.as_ref()) {
+        *hosts.entry(host).or_default() += 1;
+    }
+    let is_lab = cluster.spec.profile == Profile::Lab;
+    let shared = hosts.values().filter(|count| **count > 1 && !is_lab);
+    shared.sum()
+}
+
 #[derive(Default)]
 struct Tally {
     clusters: BTreeMap<String, u32>,
     machines: BTreeMap<String, u32>,
     certificates: BTreeMap<NamespacedName, f64>,
+    survives: BTreeMap<NamespacedName, bool>,
+    colocated: BTreeMap<NamespacedName, u32>,
 }
 
 impl Tally {
@@ -89,6 +141,11 @@ impl Tally {
         if let Some(end) = &status.control_plane.certificates_expire {
             let end = end.0.as_duration().as_secs_f64();
             self.certificates.insert(NamespacedName::of(cluster), end);
+        }
+        let name = NamespacedName::of(cluster);
+        self.colocated.insert(name.clone(), colocated(cluster));
+        if let Some(survives) = status.capacity.survives_host_loss {
+            self.survives.insert(name, survives);
         }
         let workers = status.workers.iter().flat_map(|pool| &pool.machines);
         for machine in status.control_plane.machines.iter().chain(workers) {

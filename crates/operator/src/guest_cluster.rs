@@ -28,6 +28,7 @@ use tracing::{debug, info};
 
 use crate::doors::{Door, Doors};
 use crate::error::Error;
+use crate::forecast::Forecast;
 use crate::guest_api::GuestApi;
 use crate::keys::KeyPool;
 use crate::leader::Leader;
@@ -35,6 +36,7 @@ use crate::memory::{Memories, Memory};
 use crate::secrets::SecretReader;
 use crate::stores::{BEHIND, Stores, is_behind};
 use observe::Subject;
+pub(crate) use observe::{holdings, hosts, usage};
 
 /// When to try again to make an object whose name somebody holds.
 const TAKEN: Duration = Duration::from_secs(10);
@@ -73,6 +75,8 @@ pub struct Context {
     pub leader: Leader,
     /// Publishes events.
     pub events: Events,
+    /// What the loss of each host would mean.
+    pub forecast: Forecast,
     /// Counts and times.
     pub metrics: ReconcileMetrics,
 }

@@ -6,7 +6,6 @@
 //! - Status tells of what has been done, not of what failed.
 //! - A maintenance in which nothing changes is not written to.
 
-mod foresight;
 mod observe;
 
 use std::time::Duration;
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use crate::error::Error;
+use crate::forecast::Forecast;
 use crate::leader::Leader;
 use crate::stores::{BEHIND, Stores, is_behind};
 
@@ -46,6 +46,8 @@ pub struct Context {
     pub writer: Writer,
     /// Writes the status.
     pub status_writer: Writer,
+    /// What the loss of each host would mean.
+    pub forecast: Forecast,
     /// Whether this replica leads.
     pub leader: Leader,
     /// Publishes events.
@@ -74,7 +76,7 @@ impl Context {
             return Ok(Requeue::After(BEHIND));
         }
         let request = Request::from(object.as_ref());
-        let seen = observe::seen(&self.stores, &object, &request);
+        let seen = observe::seen(&self.stores, &self.forecast, (&object, &request));
         let previous = object.status.clone().unwrap_or_default();
         let now = now();
         let plan = maintenance::plan(&request, &seen, &previous, now);

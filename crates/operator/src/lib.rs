@@ -4,6 +4,7 @@ pub mod args;
 pub mod doors;
 pub mod error;
 pub mod etcd;
+pub mod forecast;
 pub mod gauges;
 pub mod guest_api;
 pub mod guest_cluster;

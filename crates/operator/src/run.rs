@@ -27,6 +27,7 @@ use tracing::{error, info, warn};
 
 use crate::args::Args;
 use crate::doors::Doors;
+use crate::forecast::Forecast;
 use crate::gauges;
 use crate::guest_cluster::Context;
 use crate::host_maintenance;
@@ -75,9 +76,9 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
         clusters: Queue::new(DEBOUNCE),
         maintenances: Queue::new(DEBOUNCE),
     };
-    let memories = Memories::default();
-    let wiring = Wiring::new(&client, &queues, &memories, installed);
-    outside.watch(&wiring, &queues.clusters);
+    let (memories, forecast) = (Memories::default(), Forecast::default());
+    let wiring = Wiring::new(&client, &queues, (&memories, &forecast), installed);
+    outside.watch(&wiring, &queues.clusters, &forecast);
     watching.store(true, Ordering::Relaxed);
     let (keys, fill) = KeyPool::new();
     tasks.spawn("keys", fill.map(Ok));
@@ -86,7 +87,7 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
     let election = Election::begin(&args, &client, (&identity, &stop))?;
     let writer = Writer::new(managers::OPERATOR, CALL);
     let secrets = SecretReader::new(client.clone(), writer.clone());
-    let maintenance = maintenance(&wiring, &client, (&election.leader, &identity));
+    let maintenance = maintenance(&wiring, &client, (&election.leader, &forecast, &identity));
     for feed in wiring.feeds {
         tasks.spawn("watch", feed.map(Ok));
     }
@@ -103,16 +104,14 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
         keys,
         leader: election.leader.clone(),
         events: Events::new(client.clone(), NAME, &identity),
+        forecast,
         metrics: outside.metrics.reconcile(),
         client,
     });
     if wait(&context.leader, &wiring.gates, &shutdown).await {
-        let limits = Limits {
-            concurrency: args.concurrency,
-            ..Limits::default()
-        };
-        let visits = Loop::new(queues.clusters, limits, Jitter::from_seed(rand::random()))
-            .pulse(outside.health.pulse("reconcile", SILENCE))
+        tasks.forecast(&context, &queues.clusters);
+        let visits = outside
+            .visits(queues.clusters, &args)
             .metrics(context.metrics.clone());
         let jitter = Jitter::from_seed(rand::random());
         let hosts = Loop::new(queues.maintenances, Limits::default(), jitter)
@@ -150,7 +149,7 @@ fn settings(args: &Args) -> Settings {
 fn maintenance(
     wiring: &Wiring,
     client: &Client,
-    (leader, identity): (&Leader, &str),
+    (leader, forecast, identity): (&Leader, &Forecast, &str),
 ) -> host_maintenance::Context {
     host_maintenance::Context {
         client: client.clone(),
@@ -158,6 +157,7 @@ fn maintenance(
         stores: wiring.stores.clone(),
         writer: Writer::new(managers::OPERATOR, CALL),
         status_writer: Writer::new(managers::STATUS, CALL),
+        forecast: forecast.clone(),
         leader: leader.clone(),
         events: Events::new(client.clone(), NAME, identity),
     }
@@ -210,8 +210,18 @@ impl Outside {
         watching
     }
 
-    fn watch(&self, wiring: &Wiring, queue: &Queue<NamespacedName>) {
-        gauges::register(&self.metrics, &wiring.stores, queue);
+    /// The loop of visits, whose pulse is shown.
+    fn visits(&self, queue: Queue<NamespacedName>, args: &Args) -> Loop<NamespacedName> {
+        let limits = Limits {
+            concurrency: args.concurrency,
+            ..Limits::default()
+        };
+        Loop::new(queue, limits, Jitter::from_seed(rand::random()))
+            .pulse(self.health.pulse("reconcile", SILENCE))
+    }
+
+    fn watch(&self, wiring: &Wiring, queue: &Queue<NamespacedName>, forecast: &Forecast) {
+        gauges::register(&self.metrics, &wiring.stores, (queue, forecast));
         for gate in wiring.gates.clone() {
             let full = move || {
                 let empty = || format!("the first list of {} is not complete", gate.kind);
@@ -321,6 +331,16 @@ impl Tasks {
         let signals = self.stop.clone();
         self.spawn("signals", async move { signals.on_signals().await });
         Ok(())
+    }
+
+    /// Works out what the loss of hosts would mean.
+    fn forecast(&mut self, context: &Context, queue: &Queue<NamespacedName>) {
+        let (stores, settings) = (context.stores.clone(), context.settings.clone());
+        let work = context
+            .forecast
+            .clone()
+            .run(stores, settings, queue.clone());
+        self.spawn("forecast", work.map(Ok));
     }
 
     fn spawn<F>(&mut self, name: &'static str, part: F)

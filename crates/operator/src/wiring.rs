@@ -9,7 +9,7 @@
 //! | PersistentVolumeClaim, Secret | metadata, of clusters | its cluster |
 //! | Service, EndpointSlice | slim, of clusters | its cluster |
 //! | Pod | slim, of clusters | its cluster, and maintenances |
-//! | Pod on a host | its requests alone, of everybody | nobody |
+//! | Pod on a host | its requests alone, of everybody | the forecast, and whom it has news for |
 //! | Node, StorageClass, ServiceCIDR, KubeVirt | slim | all clusters, those that wait for something first; a Node: maintenances too |
 //! | Namespace | metadata | clusters in it |
 
@@ -32,6 +32,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
+use crate::forecast::Forecast;
 use crate::host_pod::{self, HostPod};
 use crate::memory::Memories;
 use crate::stores::{Stores, slim};
@@ -123,7 +124,7 @@ impl Wiring {
     pub fn new(
         client: &Client,
         queues: &Queues,
-        memories: &Memories,
+        (memories, forecast): (&Memories, &Forecast),
         installed: Installed,
     ) -> Self {
         let clusters = Watch::new(Api::<GuestCluster>::all(client.clone()));
@@ -134,6 +135,7 @@ impl Wiring {
             queues: queues.clone(),
             maintenances: maintenances.clone(),
             memories: memories.clone(),
+            forecast: forecast.clone(),
             clusters: clusters.clone(),
         };
         let mut line = Line {
@@ -243,6 +245,7 @@ impl Line<'_> {
             let is_gone = kept.get(&NamespacedName::of(host)).is_none();
             if unchanged.has_changed(host, is_gone) {
                 triggers.all_maintenances();
+                triggers.forecast.stir();
                 triggers.everyone();
             }
         };
@@ -251,7 +254,7 @@ impl Line<'_> {
     }
 
     /// What all Pods hold on hosts. They change all the time, and a cluster that waits for room looks
-    /// again by itself: nobody is woken.
+    /// again by itself: nobody is woken but the forecast.
     ///
     /// Launcher Pods are watched twice. The other watch has those too that have no host or are over,
     /// which this one leaves to the server; to watch everything once would bring every job that ever
@@ -261,7 +264,9 @@ impl Line<'_> {
             .fields(host_pod::HOLDS)
             .indexed_by(labels::CLUSTER_UID)
             .slim(host_pod::slim_pod);
-        self.put_up(watch, true, |_, _: &HostPod| {})
+        self.put_up(watch, true, |triggers, _: &HostPod| {
+            triggers.forecast.stir();
+        })
     }
 
     fn put_up<K>(&mut self, watch: Watch<K>, gates: bool, wake: fn(&Triggers, &K)) -> Store<K>

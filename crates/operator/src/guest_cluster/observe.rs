@@ -13,7 +13,7 @@ use std::sync::Arc;
 use guestcluster_api::{GuestCluster, labels};
 use guestcluster_foreign::core::LauncherPod;
 use guestcluster_planner::maintenance;
-use guestcluster_planner::observed::{Infra, Meta, Observed, Usage};
+use guestcluster_planner::observed::{Holding, Host, Infra, Meta, Observed, Usage};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Wanted, render};
 use guestcluster_shell::NamespacedName;
@@ -39,6 +39,7 @@ impl Context {
     pub(super) async fn observe(&self, subject: &Subject<'_>, memory: &mut Memory) -> Observed {
         let mut seen = from_stores(&self.stores, subject);
         seen.infra = infra(&self.stores, &self.settings, subject);
+        seen.fleet = self.forecast.view(subject.key);
         seen.taken = memory.taken(monotonic());
         seen.damaged_secrets = self.check_authorities(subject, &seen, memory).await;
         Box::pin(self.probe(subject, &mut seen, memory)).await;
@@ -117,11 +118,25 @@ fn image_shared(stores: &Stores, subject: &Subject<'_>) -> bool {
 
 /// What Pods hold on each host. Costs as much as there are Pods, for each look at a cluster: a
 /// millisecond for 10,000 Pods on 200 hosts.
-fn usage(stores: &Stores) -> Usage {
+pub(crate) fn usage(stores: &Stores) -> Usage {
     stores.host_pods.fold(Usage::default(), |mut usage, pod| {
         usage.hold(&pod.host, &pod.requests);
         usage
     })
+}
+
+/// All hosts.
+pub(crate) fn hosts(stores: &Stores) -> Vec<Host> {
+    let hosts = stores.hosts.all();
+    hosts.iter().map(|host| convert::host(host)).collect()
+}
+
+/// What machines of a cluster hold on hosts.
+pub(crate) fn holdings(stores: &Stores, key: &NamespacedName, uid: &str) -> Vec<Holding> {
+    let pods = of_cluster(&stores.host_pods, key, uid);
+    pods.iter()
+        .filter_map(|pod| convert::holding(pod))
+        .collect()
 }
 
 /// Golden images of a namespace that no specification there names any more.
@@ -196,9 +211,6 @@ fn infra(stores: &Stores, settings: &Settings, subject: &Subject<'_>) -> Infra {
         hosts: hosts.iter().map(|host| convert::host(host)).collect(),
         usage: usage(stores),
         emptied: maintenance::emptied(stores.maintenances.all().iter().map(AsRef::as_ref)),
-        holdings: of_cluster(&stores.host_pods, key, uid)
-            .iter()
-            .filter_map(|pod| convert::holding(pod))
-            .collect(),
+        holdings: holdings(stores, key, uid),
     }
 }

@@ -8,13 +8,18 @@ use guestcluster_planner::maintenance::{Node, Request, Seat, Seen, word};
 use guestcluster_shell::NamespacedName;
 use kube::ResourceExt;
 
-use super::{cordoned_by, foresight};
+use super::cordoned_by;
+use crate::forecast::Forecast;
 use crate::stores::{Stores, cluster_of};
 
 /// How KubeVirt calls the Pods that virtual machines run in.
 const LAUNCHER: &str = "virt-launcher-";
 
-pub(super) fn seen(stores: &Stores, object: &HostMaintenance, request: &Request) -> Seen {
+pub(super) fn seen(
+    stores: &Stores,
+    forecast: &Forecast,
+    (object, request): (&HostMaintenance, &Request),
+) -> Seen {
     let host = &*request.host;
     let node = stores.hosts.get(&NamespacedName::new("", host));
     Seen {
@@ -26,7 +31,7 @@ pub(super) fn seen(stores: &Stores, object: &HostMaintenance, request: &Request)
         before: before(stores, object),
         machines: seats(stores, object, host),
         foreign: foreign(stores, host),
-        foresight: foresight::without(stores, host),
+        foresight: forecast.without(host),
     }
 }
 

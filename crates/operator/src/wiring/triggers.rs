@@ -13,6 +13,7 @@ use guestcluster_shell::store::Store;
 use kube::{Resource, ResourceExt};
 
 use super::Queues;
+use crate::forecast::Forecast;
 use crate::memory::Memories;
 use crate::stores::cluster_of;
 
@@ -26,12 +27,14 @@ const SPREAD: Duration = Duration::from_secs(30);
 pub(super) struct Triggers {
     pub(super) queues: Queues,
     pub(super) memories: Memories,
+    pub(super) forecast: Forecast,
     pub(super) clusters: Store<GuestCluster>,
     pub(super) maintenances: Store<HostMaintenance>,
 }
 
 impl Triggers {
     pub(super) fn cluster(&self, cluster: &GuestCluster) {
+        self.forecast.stir();
         self.all_maintenances();
         self.queues.clusters.add(NamespacedName::of(cluster));
     }

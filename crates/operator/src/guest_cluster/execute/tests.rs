@@ -24,11 +24,12 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::doors::Doors;
+use crate::forecast::Forecast;
 use crate::keys::KeyPool;
 use crate::leader::Leader;
 use crate::memory::Memories;
 use crate::secrets::SecretReader;
-use crate::wiring::{Installed, Wiring};
+use crate::wiring::{Installed, Queues, Wiring};
 
 type Asked = Arc<Mutex<Vec<(Method, String)>>>;
 
@@ -54,14 +55,24 @@ fn client(
 fn context(client: &Client, leader: Leader) -> Context {
     let writer = Writer::new("test", Duration::from_secs(1));
     let secrets = SecretReader::new(client.clone(), writer.clone());
-    let queue = Queue::new(Duration::ZERO);
+    let queues = Queues {
+        clusters: Queue::new(Duration::ZERO),
+        maintenances: Queue::new(Duration::ZERO),
+    };
     let memories = Memories::default();
     let installed = Installed {
+        maintenance: true,
         kubevirt: true,
         cdi: true,
         service_ranges: true,
     };
-    let stores = Wiring::new(client, &queue, &memories, installed).stores;
+    let stores = Wiring::new(
+        client,
+        &queues,
+        (&memories, &Forecast::default()),
+        installed,
+    )
+    .stores;
     Context {
         ledger: stores.ledger(),
         stores,
@@ -75,6 +86,7 @@ fn context(client: &Client, leader: Leader) -> Context {
         keys: KeyPool::new().0,
         leader,
         events: Events::new(client.clone(), "test", "test"),
+        forecast: Forecast::default(),
         metrics: ReconcileMetrics::default(),
         client: client.clone(),
     }

@@ -8,6 +8,7 @@ use super::{Turn, drain, quorum};
 use crate::action::{Action, Kind};
 use crate::decide::replace::delete;
 use crate::decide::{Context, Draft};
+use crate::departure::Departure;
 use crate::machines::{MachineView, Phase};
 
 /// How long after leaving the endpoint a machine goes on serving: load balancers and kube-proxies
