@@ -19,6 +19,8 @@ const IO_THREAD: Quantity = mebibytes(8);
 const PINNED: Quantity = mebibytes(100);
 /// Flash of the firmware on arm64.
 const ARM64: Quantity = mebibytes(128);
+/// For devices of the host, however many: the guest's memory is mapped for them as a whole.
+const DEVICES: Quantity = mebibytes(1 << 10);
 /// Bytes of guest memory for one byte of page tables.
 const PAGE_TABLE_SHARE: u64 = 512;
 /// Container `guest-console-log`, at its limits, which are its requests in a Pod of a pinned
@@ -28,8 +30,8 @@ const CONSOLE_LOG: (Quantity, Quantity) = (Quantity::from_milli(15), Quantity::u
 const EPHEMERAL: Quantity = Quantity::units(50_000_000);
 
 /// A machine as its launcher Pod sees it: pinned CPUs; memory of the guest stated as request and
-/// limit too, which makes the Pod Guaranteed; no graphics, no container disk, no device of the
-/// host, and no probe that runs a command.
+/// limit too, which makes the Pod Guaranteed; no graphics, no container disk, and no probe that runs a
+/// command.
 ///
 /// Disks from claims, the cloud-init volume and probes over the network add no container and no
 /// memory.
@@ -62,6 +64,8 @@ pub struct Launcher {
     pub console_log: bool,
     /// The machine's architecture is arm64.
     pub arm64: bool,
+    /// Devices of the host (`gpus`, `hostDevices`) by resource name, such as `nvidia.com/TU104GL`.
+    pub devices: Requests,
 }
 
 impl Launcher {
@@ -74,6 +78,7 @@ impl Launcher {
             hugepages: None,
             console_log: true,
             arm64: false,
+            devices: Requests::new(),
         }
     }
 
@@ -81,7 +86,7 @@ impl Launcher {
     pub fn requests(&self) -> Requests {
         let mut cpu = Quantity::units(self.cpus + u64::from(self.isolate_emulator_thread));
         let mut memory = self.memory_overhead();
-        let mut requests = Requests::new();
+        let mut requests = self.devices.clone();
         match &self.hugepages {
             Some(size) => requests = requests.with(&format!("{HUGEPAGES}{size}"), self.memory),
             None => memory += self.memory,
@@ -103,6 +108,10 @@ impl Launcher {
         overhead += IO_THREAD + PINNED;
         if self.arm64 {
             overhead += ARM64;
+        }
+        let nothing = Quantity::default();
+        if self.devices.iter().any(|(_, number)| number > nothing) {
+            overhead += DEVICES;
         }
         overhead
     }
@@ -180,6 +189,24 @@ mod tests {
             let requests = huge.requests();
             assert_eq!(bytes(&requests, "hugepages-2Mi"), guest);
             assert_eq!(bytes(&requests, "memory"), rest);
+        }
+    }
+
+    #[test]
+    fn devices_of_the_host_add_themselves_and_1gi_once() {
+        let plain = launcher(4, "8Gi").requests();
+        for number in [1, 2] {
+            let devices = Requests::new()
+                .with("example.com/gpu", Quantity::units(number))
+                .with("example.com/nic", Quantity::units(1));
+            let with_devices = Launcher {
+                devices: devices.clone(),
+                ..launcher(4, "8Gi")
+            };
+            let mut expected = plain.clone();
+            expected.add(&devices);
+            expected.add(&Requests::new().with("memory", Quantity::units(1 << 30)));
+            assert_eq!(with_devices.requests(), expected);
         }
     }
 
