@@ -69,8 +69,15 @@ pub const CAPI_ROLE: &str = "cluster.x-k8s.io/role";
 
 /// In the guest: the host on which a Node's machine runs.
 pub const NODE_HOST: &str = "guestcluster.dev/host";
+/// In the guest: the zone of that host, if it is in one.
+pub const NODE_ZONE: &str = "guestcluster.dev/zone";
+/// In the guest: the VirtualMachine of a Node, in the namespace of its GuestCluster.
+pub const NODE_VM: &str = "guestcluster.dev/vm";
 /// In the guest: the pool of a Node's machine.
 pub const NODE_POOL: &str = "guestcluster.dev/pool";
+
+/// Kubernetes' own label for the zone of a Node, on hosts and in guests.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// In the guest, an annotation on kubeadm's configuration: the version that the add-ons were brought to.
 pub const ADDONS: &str = "guestcluster.dev/addons";

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use guestcluster_api::host_maintenance::MaintenanceState;
 use guestcluster_api::spec::Profile;
-use guestcluster_api::{ConditionType, GuestCluster};
+use guestcluster_api::{ConditionType, GuestCluster, labels};
+use guestcluster_planner::chain::{self, Objects};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::metrics::{Metrics, Sink};
 use guestcluster_shell::queue::Queue;
-
 use kube::ResourceExt;
 
 use crate::forecast::Forecast;
@@ -36,6 +36,7 @@ pub fn register(
     });
     let (clusters, queue) = (stores.clusters.clone(), queue.clone());
     let forecast = forecast.clone();
+    let shown = stores.clone();
     metrics.collect(move |sink| {
         let tally = clusters.fold(Tally::default(), |tally, cluster| tally.with(cluster));
         for verdict in ["True", "False", "Unknown"] {
@@ -60,6 +61,7 @@ pub fn register(
             );
         }
         placement(sink, &tally, &forecast);
+        machines(sink, &shown);
         let waiting = u32::try_from(queue.len()).unwrap_or(u32::MAX);
         sink.gauge(
             "queue_length",
@@ -68,6 +70,40 @@ pub fn register(
             f64::from(waiting),
         );
     });
+}
+
+/// Says which machine is which VM and Pod, and where it runs, for joins with metrics of Pods and
+/// hosts: one series for each machine that has a VM, as kube-state-metrics does for Pods.
+fn machines(sink: &mut Sink<'_>, stores: &Stores) {
+    let (vms, instances) = (stores.vms.all(), stores.instances.all());
+    let launchers = stores.launchers.all();
+    let zones = stores.hosts.fold(BTreeMap::new(), |mut zones, host| {
+        let zone = host.labels().get(labels::ZONE);
+        zones.extend(zone.map(|zone| (host.name_any(), zone.clone())));
+        zones
+    });
+    let links = chain::links(&Objects {
+        vms: vms.iter().map(AsRef::as_ref).collect(),
+        instances: instances.iter().map(AsRef::as_ref).collect(),
+        launchers: launchers.iter().map(AsRef::as_ref).collect(),
+    });
+    for link in links {
+        let host = link.host.as_deref().unwrap_or_default();
+        let labels = [
+            ("tenant", link.tenant.as_str()),
+            ("namespace", &link.namespace),
+            ("cluster", &link.cluster),
+            ("machine", &link.machine),
+            ("role", &link.role),
+            ("pool", &link.pool),
+            ("vm", link.vm.as_deref().unwrap_or_default()),
+            ("pod", link.pod.as_deref().unwrap_or_default()),
+            ("host", host),
+            ("zone", zones.get(host).map_or("", String::as_str)),
+        ];
+        let help = "A machine's VM and launcher Pod, and the host and zone in which it runs";
+        sink.gauge("machine_info", help, &labels, 1.0);
+    }
 }
 
 const fn is_on_host(state: MaintenanceState) -> bool {

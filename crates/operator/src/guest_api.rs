@@ -202,11 +202,11 @@ impl GuestApi<'_> {
         }
     }
 
-    /// Sets labels on a Node, and the control plane's taint if asked for.
+    /// Sets labels on a Node or takes them off, and the control plane's taint if asked for.
     pub async fn label_node(
         &self,
         name: &str,
-        labels: &BTreeMap<String, String>,
+        labels: &BTreeMap<String, Option<String>>,
         taint_control_plane: bool,
     ) -> Result<(), Error> {
         let api = Api::<SlimNode>::all(self.client().await?);

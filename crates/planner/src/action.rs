@@ -247,12 +247,12 @@ pub enum Action {
         /// Id of the token.
         token: String,
     },
-    /// Set labels on a guest Node.
+    /// Set labels on a guest Node, and take off those that are true no longer.
     LabelNode {
         /// Name of the Node.
         node: String,
-        /// Labels to set.
-        labels: BTreeMap<String, String>,
+        /// Labels to set; `None` takes one off.
+        labels: BTreeMap<String, Option<String>>,
         /// The control-plane taint is missing: a join was cut short after its kubelet registered.
         taint_control_plane: bool,
     },

@@ -18,6 +18,7 @@
 //!    says.
 
 pub mod action;
+pub mod chain;
 pub mod cidr;
 pub mod decide;
 pub mod departure;

@@ -119,8 +119,12 @@ pub(super) fn own_token(
 }
 
 /// A Node's taints are one list for all who write them, so the whole list is tested; its labels
-/// are a map, of which ours are set one by one.
-pub(super) fn node_patch(node: &SlimNode, labels: &BTreeMap<String, String>, taint: bool) -> Value {
+/// are a map, of which ours are set or taken off one by one.
+pub(super) fn node_patch(
+    node: &SlimNode,
+    labels: &BTreeMap<String, Option<String>>,
+    taint: bool,
+) -> Value {
     let mut steps =
         vec![json!({ "op": "test", "path": "/metadata/uid", "value": node.metadata.uid })];
     if node.metadata.labels.is_none() {
@@ -131,7 +135,14 @@ pub(super) fn node_patch(node: &SlimNode, labels: &BTreeMap<String, String>, tai
             "/metadata/labels/{}",
             key.replace('~', "~0").replace('/', "~1")
         );
-        steps.push(json!({ "op": "add", "path": path, "value": value }));
+        match value {
+            Some(value) => steps.push(json!({ "op": "add", "path": path, "value": value })),
+            // To take off what is not there fails the whole patch.
+            None if node.labels().contains_key(key) => {
+                steps.push(json!({ "op": "remove", "path": path }));
+            }
+            None => {}
+        }
     }
     if taint
         && !node
@@ -220,7 +231,8 @@ mod tests {
             "metadata": { "name": "a-cp-1", "uid": "u", "labels": {} },
             "spec": { "taints": [{ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }] },
         }));
-        let labels = [("node-role.kubernetes.io/x".to_owned(), String::new())].into();
+        let role = "node-role.kubernetes.io/x".to_owned();
+        let labels = [(role, Some(String::new()))].into();
         let patch = node_patch(&node, &labels, true);
         assert_eq!(
             patch[1]["path"],
@@ -228,5 +240,20 @@ mod tests {
         );
         assert_eq!(patch[2]["op"], "test");
         assert_eq!(patch[3]["path"], "/spec/taints/-");
+    }
+
+    #[test]
+    fn a_label_is_taken_off_where_it_is() {
+        let node = node(json!({
+            "metadata": { "name": "a-cp-1", "uid": "u", "labels": { labels::NODE_ZONE: "a" } },
+        }));
+        let labels = [labels::NODE_HOST, labels::NODE_ZONE].map(|key| (key.to_owned(), None));
+        assert_eq!(
+            node_patch(&node, &labels.into(), false),
+            json!([
+                { "op": "test", "path": "/metadata/uid", "value": "u" },
+                { "op": "remove", "path": "/metadata/labels/guestcluster.dev~1zone" },
+            ])
+        );
     }
 }

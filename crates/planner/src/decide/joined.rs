@@ -33,9 +33,12 @@ pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
 }
 
 fn welcome(context: &Context<'_>, draft: &mut Draft, (machine, guest): (&MachineView<'_>, &Guest)) {
-    if let (Some(pool), Some(node)) = (context.wanted.pool(&machine.pool), machine.node) {
+    if let (Some(pool), Some(node)) = (context.wanted.pool(&machine.pool), machine.node)
+        && !machine.is_leaving()
+    {
         let topology = context.wanted.topology;
-        let labels = missing_labels(machine, pool, (node, topology));
+        let zone = zone(context, machine);
+        let labels = label_changes(machine, pool, (node, topology, zone));
         // kubeadm's last steps label and taint a control-plane Node; a join that was cut short
         // after its etcd member voted lacks them. A converged Node is left unmarked on purpose.
         let taint_control_plane = machine.role == Role::ControlPlane
@@ -76,24 +79,44 @@ fn welcome(context: &Context<'_>, draft: &mut Draft, (machine, guest): (&Machine
     }
 }
 
-fn missing_labels(
+/// The zone of the host that a machine runs on.
+fn zone<'a>(context: &Context<'a>, machine: &MachineView<'_>) -> Option<&'a str> {
+    let host = machine.host()?;
+    let mut hosts = context.seen.infra.hosts.iter();
+    let labels = &hosts.find(|known| known.name == host)?.labels;
+    labels.get(labels::ZONE).map(String::as_str)
+}
+
+/// What is to change of a Node's labels. Those that say where its machine runs are taken off as soon
+/// as that is not true: a machine that is off runs nowhere.
+fn label_changes(
     machine: &MachineView<'_>,
     pool: &Pool,
-    (node, topology): (&GuestNode, Topology),
-) -> BTreeMap<String, String> {
-    let mut labels = pool.node_labels.clone();
+    (node, topology, zone): (&GuestNode, Topology, Option<&str>),
+) -> BTreeMap<String, Option<String>> {
     let roles: &[&str] = match (machine.role, topology) {
         (Role::ControlPlane, Topology::Dedicated) => &[CONTROL_PLANE_ROLE],
         (Role::ControlPlane, Topology::Converged) => &[CONTROL_PLANE_ROLE, WORKER_ROLE],
         (Role::Worker, _) => &[WORKER_ROLE],
     };
-    labels.extend(roles.iter().map(|role| ((*role).to_owned(), String::new())));
-    labels.insert(labels::NODE_POOL.to_owned(), pool.name.clone());
-    if let Some(host) = machine.host() {
-        labels.insert(labels::NODE_HOST.to_owned(), host.to_owned());
+    let mut wanted = BTreeMap::new();
+    // What a specification or somebody else says of the Node's zone goes before the host's.
+    let told = node.labels.get(labels::ZONE);
+    if told.is_none_or(|told| node.labels.get(labels::NODE_ZONE) == Some(told)) {
+        wanted.insert(labels::ZONE, zone);
     }
-    labels.retain(|key, value| node.labels.get(key) != Some(value));
-    labels
+    let own = pool.node_labels.iter();
+    wanted.extend(own.map(|(key, value)| (&**key, Some(&**value))));
+    wanted.extend(roles.iter().map(|role| (*role, Some(""))));
+    wanted.insert(labels::NODE_POOL, Some(&pool.name));
+    wanted.insert(labels::NODE_HOST, machine.host());
+    wanted.insert(labels::NODE_ZONE, zone);
+    wanted.insert(labels::NODE_VM, machine.vm.map(|_| &*machine.name));
+    wanted.retain(|key, value| node.labels.get(*key).map(String::as_str) != *value);
+    wanted
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.map(str::to_owned)))
+        .collect()
 }
 
 fn keep_token(

@@ -160,11 +160,11 @@ fn spread(wanted: &Wanted, pool: &Pool) -> Value {
         })
     };
     if pool.role == Role::ControlPlane {
-        return json!([constraint("topology.kubernetes.io/zone", &selector)]);
+        return json!([constraint(labels::ZONE, &selector)]);
     }
     selector[labels::POOL] = json!(pool.name);
     json!([
-        constraint("topology.kubernetes.io/zone", &selector),
+        constraint(labels::ZONE, &selector),
         constraint("kubernetes.io/hostname", &selector),
     ])
 }

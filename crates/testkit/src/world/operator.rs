@@ -186,7 +186,12 @@ impl World {
             }
             Action::LabelNode { node, labels, .. } => {
                 let node = self.guest.nodes.get_mut(node).ok_or("no such Node")?;
-                node.labels.extend(labels.clone());
+                for (key, value) in labels {
+                    match value {
+                        Some(value) => node.labels.insert(key.clone(), value.clone()),
+                        None => node.labels.remove(key),
+                    };
+                }
             }
             Action::ApplyCni { digest, .. } => self.guest.cni = Some(digest.clone()),
             Action::WriteConfiguration {

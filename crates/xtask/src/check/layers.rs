@@ -68,6 +68,10 @@ const LAYERS: &[Layer] = &[
             "shell",
         ],
     ),
+    acting(
+        "cli",
+        &["api", "capacity", "foreign", "placement", "planner"],
+    ),
     acting("testkit", &["api", "foreign", "planner"]),
     acting("infra", &["api", "foreign"]),
     acting("paper", &["api", "infra", "pki"]),

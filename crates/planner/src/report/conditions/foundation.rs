@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_api::Reason;
-use guestcluster_api::labels::Role;
+use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::Profile;
 
@@ -111,7 +111,7 @@ fn zones<'a>(facts: &Facts<'_>, hosts: impl Iterator<Item = &'a str>) -> String 
         .hosts
         .iter()
         .filter(|host| named.contains(host.name.as_str()))
-        .filter_map(|host| host.labels.get("topology.kubernetes.io/zone"))
+        .filter_map(|host| host.labels.get(labels::ZONE))
         .collect();
     if zones.is_empty() {
         String::new()
