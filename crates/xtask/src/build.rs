@@ -31,6 +31,8 @@ pub fn bench(project: &Project) -> Result<PathBuf> {
 fn suite(project: &Project, program: &str) -> Result<PathBuf> {
     infra(project)?;
     binaries(project, "guestcluster-e2e")?;
+    // The plugin for kubectl lies beside the suite, which runs it.
+    binaries(project, "guestcluster-cli")?;
     Ok(project.target_folder()?.join("debug").join(program))
 }
 

@@ -135,29 +135,39 @@ impl Stage {
         self.program("helm", arguments, "").await
     }
 
+    /// Runs the plugin for kubectl, which is built beside this program.
+    pub async fn plugin(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let program = std::env::current_exe()?.with_file_name("kubectl-guestcluster");
+        self.run(&program, arguments, "").await
+    }
+
     async fn program(&self, name: &str, arguments: &[&str], input: &str) -> anyhow::Result<String> {
-        let mut command = Command::new(name);
-        command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let program = match &self.place {
+            Place::Local(infra) => infra.options().program(name),
+            Place::Real { .. } => PathBuf::from(name),
+        };
+        self.run(&program, arguments, input).await
+    }
+
+    async fn run(&self, program: &Path, arguments: &[&str], input: &str) -> anyhow::Result<String> {
+        let mut command = Command::new(program);
         match &self.place {
             Place::Local(infra) => {
                 let programs = infra.options().programs.display().to_string();
-                command = Command::new(infra.options().program(name));
                 command
-                    .args(arguments)
                     .env("PATH", format!("{programs}:/usr/sbin:/usr/bin:/sbin:/bin"))
-                    .env("KUBECONFIG", infra.run_dir().kubeconfig())
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped());
+                    .env("KUBECONFIG", infra.run_dir().kubeconfig());
             }
             Place::Real { kubeconfig, .. } => {
                 command.env("KUBECONFIG", kubeconfig);
             }
         }
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let name = program.display();
         let mut child = command
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
