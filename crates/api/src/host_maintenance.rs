@@ -1,5 +1,10 @@
 //! `HostMaintenance`: one host, emptied of guests and kept empty.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "columns of one type say it each"
+)]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -72,11 +72,8 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
         installed = Installed::ask(&client) => installed,
         cause = shutdown.requested() => return Ok(cause),
     };
-    let queues = Queues {
-        clusters: Queue::new(DEBOUNCE),
-        maintenances: Queue::new(DEBOUNCE),
-    };
-    let (memories, forecast) = (Memories::default(), Forecast::default());
+    let (queues, memories) = (queues(), Memories::default());
+    let forecast = Forecast::default();
     let wiring = Wiring::new(&client, &queues, (&memories, &forecast), installed);
     outside.watch(&wiring, &queues.clusters, &forecast);
     watching.store(true, Ordering::Relaxed);
@@ -110,20 +107,24 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
     });
     if wait(&context.leader, &wiring.gates, &shutdown).await {
         tasks.forecast(&context, &queues.clusters);
-        let visits = outside
-            .visits(queues.clusters, &args)
-            .metrics(context.metrics.clone());
-        let jitter = Jitter::from_seed(rand::random());
-        let hosts = Loop::new(queues.maintenances, Limits::default(), jitter)
-            .pulse(outside.health.pulse("maintenance", SILENCE));
-        tokio::join!(
-            work(visits, &context, &shutdown),
-            maintain(hosts, &maintenance, &shutdown),
-        );
+        visit_all(
+            (&args, &outside),
+            queues,
+            (&context, &maintenance),
+            &shutdown,
+        )
+        .await;
     }
     let cause = shutdown.requested().await;
     election.end().await;
     Ok(cause)
+}
+
+fn queues() -> Queues {
+    Queues {
+        clusters: Queue::new(DEBOUNCE),
+        maintenances: Queue::new(DEBOUNCE),
+    }
 }
 
 async fn client() -> anyhow::Result<Client> {
@@ -161,6 +162,29 @@ fn maintenance(
         leader: leader.clone(),
         events: Events::new(client.clone(), NAME, identity),
     }
+}
+
+/// Visits clusters and maintenances until the end.
+async fn visit_all(
+    (args, outside): (&Args, &Outside),
+    queues: Queues,
+    (context, maintenance): (&Arc<Context>, &host_maintenance::Context),
+    shutdown: &Shutdown,
+) {
+    let limits = Limits {
+        concurrency: args.concurrency,
+        ..Limits::default()
+    };
+    let visits = Loop::new(queues.clusters, limits, Jitter::from_seed(rand::random()))
+        .pulse(outside.health.pulse("reconcile", SILENCE))
+        .metrics(context.metrics.clone());
+    let jitter = Jitter::from_seed(rand::random());
+    let hosts = Loop::new(queues.maintenances, Limits::default(), jitter)
+        .pulse(outside.health.pulse("maintenance", SILENCE));
+    tokio::join!(
+        work(visits, context, shutdown),
+        maintain(hosts, maintenance, shutdown),
+    );
 }
 
 /// Visits maintenances until the end.
@@ -211,15 +235,6 @@ impl Outside {
     }
 
     /// The loop of visits, whose pulse is shown.
-    fn visits(&self, queue: Queue<NamespacedName>, args: &Args) -> Loop<NamespacedName> {
-        let limits = Limits {
-            concurrency: args.concurrency,
-            ..Limits::default()
-        };
-        Loop::new(queue, limits, Jitter::from_seed(rand::random()))
-            .pulse(self.health.pulse("reconcile", SILENCE))
-    }
-
     fn watch(&self, wiring: &Wiring, queue: &Queue<NamespacedName>, forecast: &Forecast) {
         gauges::register(&self.metrics, &wiring.stores, (queue, forecast));
         for gate in wiring.gates.clone() {

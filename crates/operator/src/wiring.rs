@@ -80,6 +80,7 @@ pub struct Gate {
 /// Kinds that an infrastructure cluster may lack. Then there are no objects of them, and no first
 /// list to wait for; the watch finds them if they come later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Installed {
     /// Our own HostMaintenance: definitions may be installed apart from the operator.
     pub maintenance: bool,

@@ -66,6 +66,7 @@ impl Phase {
 
 /// Everything known of one machine.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct MachineView<'a> {
     /// Name.
     pub name: String,

@@ -268,8 +268,9 @@ fn stage(request: &Request, seen: &Seen, previous: &HostMaintenanceStatus) -> St
         return Stage::Emptying(None);
     }
     match (request.policy, &seen.foresight) {
-        (CapacityPolicy::Ignore, _) | (_, Foresight::Fits) => Stage::Emptying(None),
-        (CapacityPolicy::Warn, Foresight::NotKnown) => Stage::Emptying(None),
+        (CapacityPolicy::Ignore, _)
+        | (_, Foresight::Fits)
+        | (CapacityPolicy::Warn, Foresight::NotKnown) => Stage::Emptying(None),
         (CapacityPolicy::Warn, short @ Foresight::Short { .. }) => {
             Stage::Emptying(report::shortage(short))
         }

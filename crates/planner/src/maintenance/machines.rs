@@ -8,6 +8,7 @@ use crate::departure::Departure;
 
 /// A machine that is on the host, or was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Seat {
     /// Namespace of its guest.
     pub namespace: String,

@@ -139,11 +139,11 @@ fn emptying(facts: &Facts<'_>, warning: Option<&str>) -> Verdict {
     };
     for (what, list) in [("no host takes", &homeless), ("stay", &stuck)] {
         if !list.is_empty() {
-            message.push_str(&format!("; {what}: {list}"));
+            message = format!("{message}; {what}: {list}");
         }
     }
     if let Some(warning) = warning {
-        message.push_str(&format!("; {warning}"));
+        message = format!("{message}; {warning}");
     }
     Verdict {
         phase: MaintenancePhase::Draining,
@@ -215,16 +215,13 @@ fn conditions(facts: &Facts<'_>, verdict: &Verdict, previous: &[Condition]) -> V
             let message = "nothing waits for a person".to_owned();
             (false, (Reason::Settled, message))
         }
-        MaintenanceCondition::Overdue => match passed {
-            Some(end) => {
-                let message = format!("the host should have been empty at {end}");
-                (true, (Reason::DeadlinePassed, message))
-            }
-            None => {
-                let message = "no deadline has passed".to_owned();
-                (false, (Reason::InTime, message))
-            }
-        },
+        MaintenanceCondition::Overdue => {
+            let late = passed.map(|end| format!("the host should have been empty at {end}"));
+            let in_time = || (Reason::InTime, "no deadline has passed".to_owned());
+            let is_late = late.is_some();
+            let told = late.map_or_else(in_time, |late| (Reason::DeadlinePassed, late));
+            (is_late, told)
+        }
     };
     let built = MaintenanceCondition::ALL.into_iter().map(|type_| {
         let (truth, (reason, message)) = each(type_);
