@@ -1,19 +1,43 @@
 //! Group `layers`: hosts and guests seen together: what a lost host would cost, machines that share
 //! one, hosts that are emptied, and what the infrastructure's API server refuses.
 
-mod maintenance;
 mod chain;
+mod co_location;
+mod maintenance;
+mod n_plus_one;
 
 use crate::life::the_operator_runs;
 use crate::scenario;
+use crate::stage::Stage;
 use crate::suite::Scenario;
 
 /// The scenarios, in order.
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(the_operator_runs, foundation),
+        scenario!(n_plus_one::a_guest_without_room_for_a_lost_host_is_refused_or_told),
+        scenario!(
+            co_location::machines_on_one_host_are_found_and_moved_apart,
+            faults
+        ),
         scenario!(maintenance::a_host_is_emptied_without_a_lost_request),
         scenario!(maintenance::a_maintenance_can_be_called_off_and_waits_for_a_host),
         scenario!(chain::a_moved_machine_is_shown_where_it_runs),
     ]
+}
+
+/// Names of the hosts that carry machines, in order.
+async fn hosts(stage: &Stage) -> anyhow::Result<Vec<String>> {
+    let arguments = [
+        "get",
+        "nodes",
+        "-l",
+        "kubevirt.io/schedulable=true",
+        "-o",
+        "jsonpath={.items[*].metadata.name}",
+    ];
+    let names = stage.kubectl(&arguments).await?;
+    let mut names: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
+    names.sort();
+    Ok(names)
 }
