@@ -31,6 +31,8 @@ pub const LEFT_ENDPOINT: &str = "guestcluster.dev/left-endpoint";
 pub const GUESTS_NAMESPACE: &str = "guestcluster.dev/guests";
 /// `service` on VMs whose address inside the guest is that of their Service (masquerade binding).
 pub const STABLE_ADDRESS: &str = "guestcluster.dev/stable-address";
+/// Value of [`STABLE_ADDRESS`].
+pub const STABLE_ADDRESS_SERVICE: &str = "service";
 /// Digest of the source that a golden disk image was imported from.
 pub const IMAGE: &str = "guestcluster.dev/image";
 /// `root` or `etcd` on a machine's disks; `golden` on an imported image.

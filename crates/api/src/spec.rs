@@ -15,7 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use capacity::{CapacityPolicy, CoLocation, Repair};
-pub use machine::{Disk, Image, ImageHttp, ImagePvc, Machine, Numa, Placement, Taint, Toleration};
+pub use machine::{
+    AccessMode, Disk, Image, ImageHttp, ImagePvc, Machine, Numa, Placement, Taint, Toleration,
+};
 pub use network::{Binding, Cni, Endpoint, EndpointType, GuestNetwork, MachineNetwork};
 
 /// A Kubernetes cluster made of KubeVirt virtual machines.

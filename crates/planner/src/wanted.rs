@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::{
-    CapacityPolicy, Cni, CoLocation, ControlPlane, DiskPolicy, Endpoint, GuestNetwork, Image,
-    Machine, Placement, Profile, Rollout, Taint, Topology,
+    Binding, CapacityPolicy, Cni, CoLocation, ControlPlane, DiskPolicy, Endpoint, GuestNetwork,
+    Image, Machine, Placement, Profile, Rollout, Taint, Topology,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec};
 use guestcluster_bootstrap::is_domain;
@@ -217,6 +217,17 @@ impl Wanted {
     /// The pool of that name.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| pool.name == name)
+    }
+
+    /// Machines of this role go by the address of a Service of their own: control-plane machines do
+    /// always, and behind masquerade, where all machines see themselves under one address, workers too.
+    pub fn has_service_address(&self, role: Role) -> bool {
+        role == Role::ControlPlane || self.is_masqueraded()
+    }
+
+    /// Machines are behind their Pods' addresses.
+    pub fn is_masqueraded(&self) -> bool {
+        self.network.machine.binding == Binding::Masquerade
     }
 
     /// The endpoint's settings.

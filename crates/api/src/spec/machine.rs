@@ -136,6 +136,30 @@ pub struct Disk {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class_name: Option<String>,
+    /// `ReadWriteMany`, which the StorageClass must offer: live migration needs it on every disk of a
+    /// machine, and `network.machine.binding: Masquerade`. Or `ReadWriteOnce`. Default: the first of
+    /// CDI's StorageProfile of the class, which most often is `ReadWriteOnce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_mode: Option<AccessMode>,
+}
+
+/// Who may have a disk attached at the same time.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessMode {
+    /// One host.
+    ReadWriteOnce,
+    /// Several hosts, as a live migration needs for the moment at which the machine moves.
+    ReadWriteMany,
+}
+
+impl AccessMode {
+    /// As claims are told.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadWriteOnce => "ReadWriteOnce",
+            Self::ReadWriteMany => "ReadWriteMany",
+        }
+    }
 }
 
 impl Default for Disk {
@@ -143,6 +167,7 @@ impl Default for Disk {
         Self {
             size: twenty_gibibytes(),
             storage_class_name: None,
+            access_mode: None,
         }
     }
 }

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
     .message("network cannot be changed: addresses are part of certificates and of every Node; create a new cluster"))]
 #[x_kube(validation = Rule::new("!isCIDR(self.podCIDR) || !isCIDR(self.serviceCIDR) || (!cidr(self.podCIDR).containsIP(cidr(self.serviceCIDR).ip()) && !cidr(self.serviceCIDR).containsIP(cidr(self.podCIDR).ip()))")
     .message("podCIDR and serviceCIDR overlap: choose two ranges apart, such as 10.200.0.0/16 and 10.201.0.0/16"))]
+#[x_kube(validation = Rule::new("self.machine.binding != 'Masquerade' || [self.podCIDR, self.serviceCIDR].all(r, !isCIDR(r) || !cidr(r).containsIP('10.0.2.2'))")
+    .message("with binding Masquerade every machine sees itself as 10.0.2.2: choose a podCIDR and a serviceCIDR without 10.0.2.0/24"))]
 #[serde(rename_all = "camelCase")]
 pub struct GuestNetwork {
     /// Range of the guest's pods.
@@ -64,10 +66,12 @@ fn dns_domain() -> String {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineNetwork {
-    /// KubeVirt's binding.
+    /// KubeVirt's binding: `Bridge`; or `Masquerade`, under which machines can live-migrate if each of
+    /// their disks has `accessMode: ReadWriteMany`. With `Masquerade` every machine, worker or not, has
+    /// a Service of its own, whose address is the Node's. Of the ports of a Node only those of that
+    /// Service are reached under it: the kubelet's, the pod network's, and on control-plane machines
+    /// the API server's and etcd's; NodePorts are not among them.
     #[serde(default)]
-    #[x_kube(validation = Rule::new("self != 'Masquerade'")
-        .message("binding Masquerade gives every machine the same address, which breaks stacked etcd: leave it out or write Bridge"))]
     pub binding: Binding,
 }
 
@@ -77,7 +81,8 @@ pub enum Binding {
     /// The machine has its Pod's address.
     #[default]
     Bridge,
-    /// Every machine sees itself as 10.0.2.2 behind its Pod's address; refused.
+    /// Every machine sees itself as 10.0.2.2 behind its Pod's address, and goes by the address of its
+    /// own Service.
     Masquerade,
 }
 

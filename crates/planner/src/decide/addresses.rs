@@ -1,20 +1,18 @@
-//! Where each control-plane machine's Service leads: to its instance's present address.
-
-use guestcluster_api::labels::Role;
+//! Where each machine's own Service leads: to its instance's present address.
 
 use super::{Context, Draft, Flow};
 use crate::action::Action;
 use crate::machines::MachineView;
 use crate::render;
 
-/// Writes the EndpointSlice of every control-plane machine whose instance has another address than
-/// the slice says. A machine that is off leads nowhere, so that callers are refused at once instead
-/// of waiting for a peer that is gone.
+/// Writes the EndpointSlice of every machine with a Service of its own whose instance has another
+/// address than the slice says: after a restart, or at the hand-over of a live migration. A machine that
+/// is off leads nowhere, so that callers are refused at once instead of waiting for a peer that is gone.
 pub(super) fn step(context: &Context<'_>, draft: &mut Draft) -> Flow {
     let served = |m: &&MachineView<'_>| {
         let is_swept = m.is_leaving() && m.vm.is_none() && m.instance.is_none();
         let has_service = m.service.is_some_and(|service| !service.meta.deleting);
-        m.role == Role::ControlPlane && has_service && !is_swept
+        has_service && !is_swept
     };
     for machine in context.machines.values().filter(served) {
         let wants = address(machine);

@@ -223,7 +223,8 @@ fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)
         return;
     }
     let service = machine.and_then(|machine| machine.service);
-    if pool.role == Role::ControlPlane && service.is_none() {
+    let has_service_address = wanted.has_service_address(pool.role);
+    if has_service_address && service.is_none() {
         draft.act(Action::Create(render::address_service(wanted, pool, name)));
     }
     let disks = [
@@ -244,7 +245,7 @@ fn make(context: &Context<'_>, draft: &mut Draft, (pool, name): (&Pool, &String)
     let comes_back = has_document && context.initialised();
     if !comes_back {
         let address = service.and_then(|service| service.cluster_ip.clone());
-        let has_address = pool.role == Role::Worker || address.is_some();
+        let has_address = !has_service_address || address.is_some();
         let boot = first_boot(context, draft, (pool, name));
         let (Some(boot), true, Some(endpoint)) = (boot, has_address, context.endpoint()) else {
             return;

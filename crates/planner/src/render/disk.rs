@@ -63,11 +63,15 @@ pub fn golden(wanted: &Wanted) -> Object {
         labels::DISK: "golden",
         labels::IMAGE: digest(&source(&wanted.image).to_string(), 32),
     });
-    let disk = golden_disk(wanted);
+    // It is read by clones alone, whatever access their own claims ask for.
+    let disk = Disk {
+        access_mode: None,
+        ..golden_disk(wanted).clone()
+    };
     let body = data_volume(
         json!({ "name": name, "namespace": wanted.identity.namespace, "labels": labels }),
         &source(&wanted.image),
-        disk,
+        &disk,
     );
     Object {
         kind: Kind::DataVolume,
@@ -131,6 +135,9 @@ fn data_volume(mut metadata: Value, source: &Value, disk: &Disk) -> Value {
     let mut storage = json!({ "resources": { "requests": { "storage": disk.size } } });
     if let Some(class) = &disk.storage_class_name {
         storage["storageClassName"] = json!(class);
+    }
+    if let Some(mode) = disk.access_mode {
+        storage["accessModes"] = json!([mode.as_str()]);
     }
     json!({
         "apiVersion": Kind::DataVolume.api_version(),

@@ -7,7 +7,7 @@ use crate::wanted::Wanted;
 
 /// UDP port of the guest's VXLAN: not 8472, which the infrastructure cluster's own flannel or
 /// Cilium may use on the same wire.
-const VXLAN_PORT: u16 = 8572;
+pub(super) const VXLAN_PORT: u16 = 8572;
 const IMAGE: &str = "ghcr.io/flannel-io/flannel:v0.27.4";
 const NAMESPACE: &str = "kube-flannel";
 const NAME: &str = "kube-flannel";
@@ -101,11 +101,11 @@ fn objects(wanted: &Wanted, endpoint: Endpoint<'_>, digest: &str) -> Vec<Value> 
             "metadata": in_namespace,
             "data": { "net-conf.json": network.to_string() },
         }),
-        daemon_set(endpoint, digest),
+        daemon_set(wanted, endpoint, digest),
     ]
 }
 
-fn daemon_set(endpoint: Endpoint<'_>, digest: &str) -> Value {
+fn daemon_set(wanted: &Wanted, endpoint: Endpoint<'_>, digest: &str) -> Value {
     let selector = json!({ "app": "flannel" });
     json!({
         "apiVersion": "apps/v1",
@@ -125,7 +125,7 @@ fn daemon_set(endpoint: Endpoint<'_>, digest: &str) -> Value {
                     "serviceAccountName": NAME,
                     "terminationGracePeriodSeconds": 2,
                     "tolerations": [{ "operator": "Exists" }],
-                    "containers": [flanneld(endpoint), cni_config()],
+                    "containers": [flanneld(wanted, endpoint), cni_config()],
                     "volumes": [
                         host_path("run", "/run/flannel"),
                         host_path("cni", "/etc/cni/net.d"),
@@ -144,21 +144,28 @@ fn host_path(name: &str, path: &str) -> Value {
 /// It asks the API at the guest's endpoint, as the kubelet does: the Service `kubernetes` leads
 /// nowhere before kube-proxy runs on the Node, and each failed start would be answered with a longer
 /// wait.
-fn flanneld((host, port): Endpoint<'_>) -> Value {
+///
+/// Behind masquerade its own interface has the address that all machines have: others find it under its
+/// Node's, which is that of its Service.
+fn flanneld(wanted: &Wanted, (host, port): Endpoint<'_>) -> Value {
     let value = |name: &str, value: &str| json!({ "name": name, "value": value });
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    let mut env = vec![
+        value("KUBERNETES_SERVICE_HOST", host),
+        value("KUBERNETES_SERVICE_PORT", &port.to_string()),
+        field("POD_NAME", "metadata.name"),
+        field("POD_NAMESPACE", "metadata.namespace"),
+    ];
+    if wanted.is_masqueraded() {
+        env.push(field("FLANNELD_PUBLIC_IP", "status.hostIP"));
+    }
     json!({
         "name": "flanneld",
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/opt/bin/flanneld"],
         "args": ["--ip-masq", "--kube-subnet-mgr"],
-        "env": [
-            value("KUBERNETES_SERVICE_HOST", host),
-            value("KUBERNETES_SERVICE_PORT", &port.to_string()),
-            field("POD_NAME", "metadata.name"),
-            field("POD_NAMESPACE", "metadata.namespace"),
-        ],
+        "env": env,
         "resources": { "requests": { "cpu": "20m", "memory": "30Mi" } },
         "securityContext": { "capabilities": { "add": ["NET_ADMIN", "NET_RAW"] } },
         "volumeMounts": [

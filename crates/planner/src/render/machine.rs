@@ -75,7 +75,13 @@ pub fn configuration_digest(wanted: &Wanted, endpoint: &(String, u16), names: &[
 /// The VirtualMachine of a machine: written once, when the machine is made. Where a person deleted it
 /// and it comes back on its disk, the disk tells which template the machine was made from.
 pub fn vm(wanted: &Wanted, pool: &Pool, (machine, made_from): (&str, Option<&str>)) -> Object {
-    let labels = machine_labels(wanted, pool, machine);
+    let mut labels = machine_labels(wanted, pool, machine);
+    if wanted.is_masqueraded() {
+        labels.insert(
+            labels::STABLE_ADDRESS.to_owned(),
+            labels::STABLE_ADDRESS_SERVICE.to_owned(),
+        );
+    }
     let mut own_labels = labels.clone();
     let hash = made_from.map_or_else(|| template_hash(wanted, pool), str::to_owned);
     own_labels.insert(labels::TEMPLATE_HASH.to_owned(), hash);
@@ -213,9 +219,19 @@ fn domain(wanted: &Wanted, pool: &Pool, name: &str) -> Value {
             "autoattachGraphicsDevice": false,
             "rng": {},
             "disks": disks(machine),
-            "interfaces": [{ "name": "default", "bridge": {}, "model": "virtio" }],
+            "interfaces": [interface(wanted)],
         },
     })
+}
+
+/// Behind masquerade no port is listed: all of them lead to the machine.
+fn interface(wanted: &Wanted) -> Value {
+    let binding = if wanted.is_masqueraded() {
+        "masquerade"
+    } else {
+        "bridge"
+    };
+    json!({ "name": "default", binding: {}, "model": "virtio" })
 }
 
 fn disks(machine: &Machine) -> Value {

@@ -1,10 +1,11 @@
-//! Services: the endpoint of the guest's API, and the stable address of each control-plane machine.
+//! Services: the endpoint of the guest's API, and the stable addresses of machines.
 
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::EndpointType;
 use serde_json::{Value, json};
 
+use super::flannel::VXLAN_PORT;
 use super::{RENDER, cluster_labels, digest, machine_labels, metadata, role_selector};
 use crate::action::{Kind, Object};
 use crate::wanted::{Pool, Wanted};
@@ -12,6 +13,7 @@ use crate::wanted::{Pool, Wanted};
 const API_PORT: u16 = 6443;
 const ETCD_CLIENT_PORT: u16 = 2379;
 const ETCD_PEER_PORT: u16 = 2380;
+const KUBELET_PORT: u16 = 10250;
 
 /// The endpoint Service. It selects launcher Pods by label and by their readiness, so that it works
 /// while the operator is down.
@@ -73,17 +75,32 @@ fn endpoint_spec(wanted: &Wanted) -> Value {
     spec
 }
 
-fn address_ports() -> Value {
-    let port = |name: &str, port: u16| json!({ "name": name, "port": port, "protocol": "TCP" });
-    json!([
-        port("api", API_PORT),
-        port("etcd-client", ETCD_CLIENT_PORT),
-        port("etcd-peer", ETCD_PEER_PORT),
-    ])
+/// Everything that is dialled under the machine's address. Behind masquerade that is the Node's, and
+/// the Service must list what others want of the Node: a kubelet, and the pod network's tunnel.
+fn address_ports(wanted: &Wanted, pool: &Pool) -> Value {
+    let port = |name: &str, port: u16, protocol: &str| {
+        json!({ "name": name, "port": port, "protocol": protocol })
+    };
+    let mut ports = Vec::new();
+    if pool.role == Role::ControlPlane {
+        ports.extend([
+            port("api", API_PORT, "TCP"),
+            port("etcd-client", ETCD_CLIENT_PORT, "TCP"),
+            port("etcd-peer", ETCD_PEER_PORT, "TCP"),
+        ]);
+    }
+    if wanted.is_masqueraded() {
+        ports.extend([
+            port("kubelet", KUBELET_PORT, "TCP"),
+            port("vxlan", VXLAN_PORT, "UDP"),
+        ]);
+    }
+    Value::Array(ports)
 }
 
-/// The Service whose address a control-plane machine keeps for life: kubeadm writes it into static
-/// Pods, certificates and the etcd member, while the Pod's own address changes at every restart.
+/// The Service whose address a machine keeps for life: kubeadm writes it into static Pods, certificates
+/// and the etcd member, while the Pod's own address changes at every restart. Behind masquerade it is
+/// the address of the Node, too.
 /// It has no selector: its EndpointSlice is written from the instance's address, because during a
 /// live migration two Pods carry the machine's labels.
 pub fn address_service(wanted: &Wanted, pool: &Pool, machine: &str) -> Object {
@@ -91,7 +108,7 @@ pub fn address_service(wanted: &Wanted, pool: &Pool, machine: &str) -> Object {
         "apiVersion": Kind::Service.api_version(),
         "kind": Kind::Service.name(),
         "metadata": metadata(wanted, machine, &machine_labels(wanted, pool, machine)),
-        "spec": { "type": "ClusterIP", "ports": address_ports() },
+        "spec": { "type": "ClusterIP", "ports": address_ports(wanted, pool) },
     });
     Object {
         kind: Kind::Service,
@@ -118,7 +135,7 @@ pub fn address_slice(wanted: &Wanted, pool: &Pool, machine: &str, address: Optio
         "metadata": metadata(wanted, machine, &labels),
         "addressType": "IPv4",
         "endpoints": endpoints,
-        "ports": address_ports(),
+        "ports": address_ports(wanted, pool),
     });
     Object {
         kind: Kind::EndpointSlice,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use guestcluster_api::labels::{self, Role};
-use guestcluster_api::spec::Topology;
+use guestcluster_api::spec::{self, Topology};
 use guestcluster_bootstrap::{
     Binding, ClusterConfig, Components, Endpoint, MachineConfig, Role as BootRole, Secrets, Size,
     TOKEN_LIFETIME, Taint, cluster_configuration, render, scrubbed,
@@ -209,22 +209,18 @@ fn restart_config(round: &Round<'_>, machine: &str, role: Role) -> Result<Machin
     };
     let endpoint = asked_for(wanted, round.seen)
         .ok_or_else(|| Error::Gone("the guest has no endpoint any more".to_owned()))?;
-    let service_address = match role {
-        Role::Worker => None,
-        Role::ControlPlane => {
-            let service = round.seen.services.get(machine);
-            let address = service.and_then(|service| service.cluster_ip.as_ref());
-            Some(
-                address
-                    .and_then(|address| address.parse().ok())
-                    .ok_or_else(|| reason("its Service has no IPv4 address".to_owned()))?,
-            )
-        }
+    let service_address = || {
+        let service = round.seen.services.get(machine);
+        let address = service.and_then(|service| service.cluster_ip.as_ref());
+        address
+            .and_then(|address| address.parse().ok())
+            .ok_or_else(|| reason("its Service has no IPv4 address".to_owned()))
     };
+    let has_address = wanted.has_service_address(role);
     Ok(MachineConfig {
         cluster: cluster_config(wanted, &endpoint).map_err(|error| unfit(machine, &error))?,
         name: machine.to_owned(),
-        service_address,
+        service_address: has_address.then(service_address).transpose()?,
         labels: BTreeMap::new(),
         taints: Vec::new(),
         converged: None,
@@ -249,7 +245,10 @@ fn cluster_config(
         pod_cidr: wanted.network.pod_cidr.clone(),
         service_cidr: wanted.network.service_cidr.clone(),
         dns_domain: wanted.network.dns_domain.clone(),
-        binding: Binding::Bridge,
+        binding: match wanted.network.machine.binding {
+            spec::Binding::Bridge => Binding::Bridge,
+            spec::Binding::Masquerade => Binding::Masquerade,
+        },
     })
 }
 
