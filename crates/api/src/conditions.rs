@@ -15,6 +15,8 @@ pub enum ConditionType {
     CapacityAvailable,
     /// Machines stand on hosts as the specification demands.
     PlacementHealthy,
+    /// Machines can move to another host while they run (False on the default network and disks).
+    LiveMigratable,
     /// All authorities and the kubeconfig exist and are sound.
     CertificatesReady,
     /// The guest API has an address.
@@ -37,13 +39,14 @@ pub enum ConditionType {
 
 impl ConditionType {
     /// All types, in the order in which status lists them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Ready,
         Self::Reconciling,
         Self::Stalled,
         Self::Accepted,
         Self::CapacityAvailable,
         Self::PlacementHealthy,
+        Self::LiveMigratable,
         Self::CertificatesReady,
         Self::EndpointReady,
         Self::ControlPlaneAvailable,
@@ -64,6 +67,7 @@ impl ConditionType {
             Self::Accepted => "Accepted",
             Self::CapacityAvailable => "CapacityAvailable",
             Self::PlacementHealthy => "PlacementHealthy",
+            Self::LiveMigratable => "LiveMigratable",
             Self::CertificatesReady => "CertificatesReady",
             Self::EndpointReady => "EndpointReady",
             Self::ControlPlaneAvailable => "ControlPlaneAvailable",
@@ -89,6 +93,10 @@ impl ConditionType {
                 "Were any host to die, every machine of this guest would find another one."
             }
             Self::PlacementHealthy => "Machines stand on hosts as the specification demands.",
+            Self::LiveMigratable => {
+                "Machines can move to another host while they run; False is no trouble, and does not \
+                 keep a cluster from being Ready."
+            }
             Self::CertificatesReady => "All authorities and the kubeconfig exist and are sound.",
             Self::EndpointReady => "The guest API has an address.",
             Self::ControlPlaneAvailable => "Enough API servers of the guest answer.",
@@ -166,6 +174,10 @@ reasons! {
     Spread,
     /// Machines stand on hosts as specified, and by its profile the guest does not survive the loss of the host of its control plane.
     LabProfile,
+    /// Every machine that KubeVirt has judged can move to another host while it runs.
+    Migratable,
+    /// A machine cannot move to another host while it runs: where its host is emptied it is shut down, and starts elsewhere on its disk.
+    NotMigratable,
     /// A Secret of the cluster is damaged or was replaced by something else.
     CertificateDamaged,
     /// Certificates are being made.

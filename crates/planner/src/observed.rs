@@ -248,6 +248,49 @@ pub struct Instance {
     pub evicted_from: Option<String>,
     /// Its launcher Pod.
     pub launcher: Option<Launcher>,
+    /// Whether it can move to another host while it runs.
+    pub migratable: Migratable,
+    /// Its last live migration, under way or over.
+    pub migration: Option<Migration>,
+}
+
+/// Whether an instance can move to another host while it runs, as KubeVirt judges it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Migratable {
+    /// It can.
+    Yes,
+    /// It cannot; the text says why.
+    No(String),
+    /// KubeVirt has not said yet.
+    #[default]
+    Unknown,
+}
+
+/// A live migration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Migration {
+    /// UID of the VirtualMachineInstanceMigration that asked for it.
+    pub uid: Option<String>,
+    /// Host that the instance leaves.
+    pub source: Option<String>,
+    /// Host that it goes to.
+    pub target: Option<String>,
+    /// When its memory began to be copied.
+    pub started: Option<Timestamp>,
+    /// How far it is.
+    pub state: MigrationState,
+}
+
+/// How far a live migration is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MigrationState {
+    /// Under way.
+    #[default]
+    Running,
+    /// The instance runs on the target.
+    Completed,
+    /// The instance runs on where it was; the text says why.
+    Failed(String),
 }
 
 /// The Pod that an instance runs in.

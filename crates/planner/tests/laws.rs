@@ -146,6 +146,13 @@ proptest! {
     }
 
     #[test]
+    fn every_history_behind_masquerade_ends_ready_and_idle(
+        seed: u64, size in size(), steps in history(),
+    ) {
+        ends_ready(after(&steps, World::new(seed, sized(size).migratable().build())))?;
+    }
+
+    #[test]
     fn a_silent_guest_is_not_written_about_again_and_again(
         seed: u64, size in size(), cut in 1..3_u8,
     ) {

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use guestcluster_api::GuestCluster;
 use guestcluster_api::spec::{Disk, EndpointType, ImagePvc, Numa, Profile, Topology};
+use guestcluster_api::{GuestCluster, labels};
 use guestcluster_planner::wanted::{Pool, Settings};
 use guestcluster_planner::{Wanted, render};
 use guestcluster_testkit::build::ClusterBuilder;
 use guestcluster_testkit::cluster;
 use rstest::rstest;
+use serde_json::json;
 
 fn wanted(cluster: &GuestCluster) -> Wanted {
     Wanted::parse(cluster, &Settings::default()).unwrap()
@@ -30,6 +31,7 @@ fn rich() -> ClusterBuilder {
         machine.etcd_disk = Some(Disk {
             size: "10Gi".to_owned(),
             storage_class_name: Some("fast".to_owned()),
+            access_mode: None,
         });
         let worker = &mut spec.workers[0];
         worker.machine.hugepages = Some("1Gi".to_owned());
@@ -179,6 +181,54 @@ fn disks() {
     assert!(render::etcd_disk(&rich, pool(&rich, "general"), "prod-general-1").is_none());
 }
 
+/// What lets a machine live-migrate is written where it is asked for, and the image that all clone from
+/// is the same.
+#[test]
+fn a_machine_that_can_live_migrate() {
+    let (plain, migratable) = (
+        wanted(&rich().build()),
+        wanted(&rich().migratable().build()),
+    );
+    let machine = pool(&migratable, "cp");
+    let vm = render::vm(&migratable, machine, ("prod-cp-1", None)).body;
+    let template = &vm["spec"]["template"];
+    let interface = &template["spec"]["domain"]["devices"]["interfaces"][0];
+    assert_eq!(interface["masquerade"], json!({}));
+    assert_eq!(interface.get("bridge"), None);
+    for metadata in [&vm["metadata"], &template["metadata"]] {
+        assert_eq!(metadata["labels"][labels::STABLE_ADDRESS], "service");
+    }
+    let etcd = render::etcd_disk(&migratable, machine, "prod-cp-1").unwrap();
+    for disk in [render::root_disk(&migratable, machine, "prod-cp-1"), etcd] {
+        let modes = &disk.body["spec"]["storage"]["accessModes"];
+        assert_eq!(*modes, json!(["ReadWriteMany"]));
+    }
+    assert_eq!(render::golden(&migratable), render::golden(&plain));
+    let hash = |wanted: &Wanted| render::template_hash(wanted, pool(wanted, "general"));
+    assert_ne!(hash(&migratable), hash(&plain));
+}
+
+/// kubelets and tunnels are dialled at a Node's address, which behind masquerade is the Service's.
+#[test]
+fn behind_masquerade_a_machines_service_leads_to_its_kubelet_and_its_tunnel() {
+    let wanted = wanted(&prod().migratable().build());
+    let ports = |name, machine| {
+        let service = render::address_service(&wanted, pool(&wanted, name), machine).body;
+        let slice = render::address_slice(&wanted, pool(&wanted, name), machine, None).body;
+        assert_eq!(service["spec"]["ports"], slice["ports"]);
+        let ports = slice["ports"].as_array().unwrap().clone();
+        let told = ports
+            .into_iter()
+            .map(|port| format!("{}/{}", port["port"], port["protocol"]));
+        told.collect::<Vec<_>>().join(" ").replace('"', "")
+    };
+    assert_eq!(
+        ports("cp", "prod-cp-1"),
+        "6443/TCP 2379/TCP 2380/TCP 10250/TCP 8572/UDP"
+    );
+    assert_eq!(ports("general", "prod-general-1"), "10250/TCP 8572/UDP");
+}
+
 #[test]
 fn a_claim_of_the_users_own_is_cloned_as_it_is() {
     let own = prod().with(|spec| {
@@ -248,4 +298,20 @@ fn addresses_of_a_machine() {
 fn the_pod_network() {
     let wanted = wanted(&prod().build());
     insta::assert_yaml_snapshot!("flannel", render::flannel(&wanted, ("192.0.2.10", 6443)));
+}
+
+/// All machines see themselves under one address there.
+#[test]
+fn behind_masquerade_flannel_announces_the_address_of_its_node() {
+    let public_ip = |cluster: ClusterBuilder| {
+        let objects = render::flannel(&wanted(&cluster.build()), ("192.0.2.10", 6443));
+        let containers = &objects.last().unwrap()["spec"]["template"]["spec"]["containers"];
+        let variables = containers[0]["env"].as_array().unwrap().clone();
+        let own = variables
+            .into_iter()
+            .find(|v| v["name"] == "FLANNELD_PUBLIC_IP");
+        own.map(|own| own["valueFrom"]["fieldRef"]["fieldPath"].clone())
+    };
+    assert_eq!(public_ip(prod().migratable()), Some(json!("status.hostIP")));
+    assert_eq!(public_ip(prod()), None);
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use guestcluster_api::spec::{
-    Addons, CapacityPolicy, Cni, Component, ControlPlane, Deletion, DiskPolicy, Endpoint,
-    EndpointType, GuestNetwork, Image, Machine, Placement, Profile, Repair, Rollout, Topology,
-    WorkerPool,
+    AccessMode, Addons, Binding, CapacityPolicy, Cni, Component, ControlPlane, Deletion,
+    DiskPolicy, Endpoint, EndpointType, GuestNetwork, Image, Machine, Placement, Profile, Repair,
+    Rollout, Topology, WorkerPool,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec, labels};
 use guestcluster_planner::observed::{Host, Infra, Quantity};
@@ -96,6 +96,21 @@ impl ClusterBuilder {
         endpoint.type_ = type_;
         if matches!(type_, EndpointType::External | EndpointType::NodePort) {
             endpoint.host = Some("api.example.com".to_owned());
+        }
+        self
+    }
+
+    /// With machines that can live-migrate: behind masquerade, on disks that several hosts can have.
+    #[must_use]
+    pub fn migratable(mut self) -> Self {
+        let spec = &mut self.0.spec;
+        spec.network.machine.binding = Binding::Masquerade;
+        let workers = spec.workers.iter_mut().map(|pool| &mut pool.machine);
+        for machine in workers.chain([&mut spec.control_plane.machine]) {
+            let disks = [Some(&mut machine.root_disk), machine.etcd_disk.as_mut()];
+            for disk in disks.into_iter().flatten() {
+                disk.access_mode = Some(AccessMode::ReadWriteMany);
+            }
         }
         self
     }

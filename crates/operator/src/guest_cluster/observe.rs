@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use guestcluster_api::{GuestCluster, labels};
 use guestcluster_foreign::core::LauncherPod;
+use guestcluster_foreign::kubevirt::VirtualMachineInstance;
 use guestcluster_planner::maintenance;
 use guestcluster_planner::observed::{Holding, Host, Infra, Meta, Observed, Usage};
 use guestcluster_planner::wanted::Settings;
@@ -52,12 +53,9 @@ impl Context {
 fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
     let (key, uid) = (subject.key, &*subject.wanted.identity.uid);
     let launchers = launchers(stores, key, uid);
-    let instance = |instance: &_| {
-        let instance: &guestcluster_foreign::kubevirt::VirtualMachineInstance = instance;
-        convert::instance(
-            instance,
-            launchers.get(&instance.name_any()).map(AsRef::as_ref),
-        )
+    let instance = |instance: &VirtualMachineInstance| {
+        let pods = launchers.get(&instance.name_any());
+        convert::instance(instance, pods.and_then(|pods| launcher_of(instance, pods)))
     };
     let golden = NamespacedName::new(&key.namespace, &render::golden_name(subject.wanted));
     let mut disks = convert::by_name(&of_cluster(&stores.disks, key, uid), convert::disk);
@@ -87,18 +85,35 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
     }
 }
 
-/// Launcher Pods by machine; of several, the one that was made last.
+/// Of an instance's launcher Pods the one that it runs in: during a live migration there is another
+/// on the host that it goes to, and after it one on the host that it left. On one host the last one
+/// counts.
+fn launcher_of<'a>(
+    instance: &VirtualMachineInstance,
+    pods: &'a [Arc<LauncherPod>],
+) -> Option<&'a LauncherPod> {
+    let status = instance.status.as_ref();
+    let host = status.and_then(|status| status.node_name.as_ref());
+    let runs_in = |pod: &&Arc<LauncherPod>| host.is_some() && pod.spec.node_name.as_ref() == host;
+    let own = pods.iter().rev().find(runs_in).or_else(|| pods.last());
+    own.map(AsRef::as_ref)
+}
+
+/// Launcher Pods by machine, in the order in which they were made.
 fn launchers(
     stores: &Stores,
     key: &NamespacedName,
     uid: &str,
-) -> BTreeMap<String, Arc<LauncherPod>> {
+) -> BTreeMap<String, Vec<Arc<LauncherPod>>> {
     let mut launchers = of_cluster(&stores.launchers, key, uid);
     launchers.sort_by_key(|pod| pod.meta().creation_timestamp.as_ref().map(|time| time.0));
-    launchers
-        .into_iter()
-        .filter_map(|pod| Some((convert::meta(pod.as_ref()).machine?, pod)))
-        .collect()
+    let mut by_machine: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for pod in launchers {
+        if let Some(machine) = convert::meta(pod.as_ref()).machine {
+            by_machine.entry(machine).or_default().push(pod);
+        }
+    }
+    by_machine
 }
 
 /// Whether another cluster of the namespace, which stays, uses the same golden image.
@@ -212,5 +227,38 @@ fn infra(stores: &Stores, settings: &Settings, subject: &Subject<'_>) -> Infra {
         usage: usage(stores),
         emptied: maintenance::emptied(stores.maintenances.all().iter().map(AsRef::as_ref)),
         holdings: holdings(stores, key, uid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn while_an_instance_moves_its_launcher_is_the_one_that_it_runs_in() {
+        let pod = |name: &str, host: &str| -> Arc<LauncherPod> {
+            let pod = json!({ "metadata": { "name": name }, "spec": { "nodeName": host } });
+            Arc::new(serde_json::from_value(pod).unwrap())
+        };
+        let pods = [
+            pod("first", "host-1"),
+            pod("again", "host-1"),
+            pod("target", "host-2"),
+        ];
+        let chosen = |host: Option<&str>| {
+            let status = json!({ "nodeName": host });
+            let instance = json!({ "metadata": {}, "spec": {}, "status": status });
+            let instance = serde_json::from_value(instance).unwrap();
+            launcher_of(&instance, &pods).unwrap().name_any()
+        };
+        assert_eq!(chosen(Some("host-1")), "again");
+        assert_eq!(chosen(Some("host-2")), "target");
+        assert_eq!(
+            chosen(None),
+            "target",
+            "a Pod that waits for a host says why"
+        );
     }
 }

@@ -78,9 +78,7 @@ fn endpoint_spec(wanted: &Wanted) -> Value {
 /// Everything that is dialled under the machine's address. Behind masquerade that is the Node's, and
 /// the Service must list what others want of the Node: a kubelet, and the pod network's tunnel.
 fn address_ports(wanted: &Wanted, pool: &Pool) -> Value {
-    let port = |name: &str, port: u16, protocol: &str| {
-        json!({ "name": name, "port": port, "protocol": protocol })
-    };
+    let port = |name: &str, port: u16, protocol: &str| json!({ "name": name, "port": port, "protocol": protocol });
     let mut ports = Vec::new();
     if pool.role == Role::ControlPlane {
         ports.extend([

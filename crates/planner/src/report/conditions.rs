@@ -149,6 +149,7 @@ fn part(type_: ConditionType, facts: &Facts<'_>) -> Option<Verdict> {
         ConditionType::Accepted => Some(foundation::accepted(facts)),
         ConditionType::CapacityAvailable => Some(capacity::available(facts)),
         ConditionType::PlacementHealthy => Some(foundation::placement(facts)),
+        ConditionType::LiveMigratable => Some(foundation::live_migratable(facts)),
         ConditionType::CertificatesReady => Some(foundation::certificates(facts)),
         ConditionType::EndpointReady => Some(foundation::endpoint_ready(facts)),
         ConditionType::ControlPlaneAvailable => Some(guest::control_plane(facts)),

@@ -70,6 +70,18 @@ fn a_guest_that_serves_is_left_alone() {
 }
 
 #[test]
+fn every_machine_behind_masquerade_has_an_address_of_its_own() {
+    let mut world = world(prod().migratable().with_finalizer().build());
+    until_planned(
+        &mut world,
+        |action| matches!(action, Action::Create(object) if object.name == "prod-general-1"),
+    );
+    assert_picture!("migratable_growing", world);
+    assert!(world.run_until_calm(super::ROUNDS), "{}", world.log());
+    assert_picture!("migratable", world);
+}
+
+#[test]
 fn every_machine_of_a_converged_guest_is_a_worker() {
     let converged = cluster("prod")
         .control_plane(3)

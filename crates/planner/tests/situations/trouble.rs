@@ -78,6 +78,25 @@ fn a_machine_comes_back_with_another_address() {
 }
 
 #[test]
+fn an_address_follows_a_machine_that_moves_while_it_runs() {
+    let mut world = calm(prod().migratable().build());
+    for machine in ["prod-cp-2", "prod-general-1"] {
+        world.migrate(machine);
+        let (plan, _) = world.consider();
+        let [Action::Apply(slice)] = plan.actions.as_slice() else {
+            panic!("{:?}", plan.actions);
+        };
+        assert_eq!(slice.name, machine);
+        let endpoints = slice.body["endpoints"].as_array().unwrap();
+        let address = world.observe().instances[machine].address.clone();
+        assert_eq!(endpoints.len(), 1, "the target alone");
+        assert_eq!(endpoints[0]["addresses"][0].as_str(), address.as_deref());
+        world.reconcile(Mishap::None);
+        assert!(world.run_until_calm(super::ROUNDS), "{}", world.log());
+    }
+}
+
+#[test]
 fn all_control_planes_are_off() {
     let mut world = calm(prod().build());
     for machine in ["prod-cp-1", "prod-cp-2", "prod-cp-3"] {

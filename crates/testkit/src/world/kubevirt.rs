@@ -2,9 +2,9 @@
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
-use guestcluster_api::spec::EndpointType;
+use guestcluster_api::spec::{Binding, EndpointType};
 use guestcluster_planner::action::Kind;
-use guestcluster_planner::observed::{Instance, Launcher, Vm};
+use guestcluster_planner::observed::{Instance, Launcher, Migratable, Vm};
 
 use super::{Fault, World};
 
@@ -224,15 +224,39 @@ impl World {
                     serving: true,
                     out_since: None,
                 };
+                let migratable = self.judge();
                 if let Some(instance) = self.objects.instances.get_mut(name) {
                     instance.address = Some(address);
                     instance.launcher = Some(launcher);
+                    instance.migratable = migratable;
                 }
                 self.set_phase(name, "Running");
                 self.power_on(name);
             }
             _ => {}
         }
+    }
+
+    /// Whether a machine can move while it runs, as KubeVirt tells it.
+    fn judge(&self) -> Migratable {
+        let spec = self.cluster.as_ref().map(|cluster| &cluster.spec);
+        let masquerade = spec.is_some_and(|s| s.network.machine.binding == Binding::Masquerade);
+        if masquerade {
+            Migratable::Yes
+        } else {
+            Migratable::No("its interface is a bridge".to_owned())
+        }
+    }
+
+    /// The machine moves to another host while it runs: another Pod, another address.
+    pub fn migrate(&mut self, name: &str) {
+        let address = format!("10.77.0.{}", self.id());
+        let free = self.free_host(name);
+        if let Some(instance) = self.objects.instances.get_mut(name) {
+            instance.host = free.or(instance.host.take());
+            instance.address = Some(address);
+        }
+        self.note(format!("{name} moves while it runs"));
     }
 
     fn set_phase(&mut self, name: &str, phase: &str) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::{labels, names};
-use guestcluster_planner::action::{Action, Kind, Object, Victim};
+use guestcluster_planner::action::{Action, Kind, Object, UserData, Victim};
 use guestcluster_planner::machines::recorded;
 use guestcluster_planner::observed::Observed;
 use guestcluster_planner::{Plan, Wanted, plan};
@@ -91,7 +91,10 @@ impl World {
         }
         match action {
             Action::Create(object) | Action::Apply(object) => self.check_object(object),
-            Action::WriteUserData(recipe) => self.check_name(&recipe.metadata),
+            Action::WriteUserData(recipe) => {
+                self.check_name(&recipe.metadata);
+                self.check_address(wanted, recipe);
+            }
             Action::ScrubUserData { machine, .. } => self.check_scrub(machine),
             Action::Delete { object, .. } if !wanted.identity.deleting => {
                 self.check_delete(seen, object);
@@ -111,6 +114,19 @@ impl World {
                 self.complain(format!("{} was let go without a deletion", object.name));
             }
             _ => {}
+        }
+    }
+
+    /// A machine boots with the address of its own Service, where it is to have one, and with none else.
+    fn check_address(&mut self, wanted: &Wanted, recipe: &UserData) {
+        let pool = wanted.pool(&recipe.pool);
+        let needs = pool.is_some_and(|pool| wanted.has_service_address(pool.role));
+        let service = self.objects.services.get(&recipe.machine);
+        let address = service.and_then(|service| service.cluster_ip.as_ref());
+        if recipe.address.as_ref() != address.filter(|_| needs) || needs != recipe.address.is_some()
+        {
+            let machine = &recipe.machine;
+            self.complain(format!("{machine} boots with address {:?}", recipe.address));
         }
     }
 

@@ -79,9 +79,14 @@ fn table() -> Vec<Wrong> {
             "must be an IPv4 range",
         ),
         wrong(
-            "masquerade",
-            network(json!({ "machine": { "binding": "Masquerade" } })),
-            "breaks stacked etcd",
+            "a range that holds what machines behind masquerade see themselves as",
+            network(json!({ "podCIDR": "10.0.0.0/16", "machine": { "binding": "Masquerade" } })),
+            "without 10.0.2.0/24",
+        ),
+        wrong(
+            "access mode that lets nobody write",
+            machine(json!({ "rootDisk": { "accessMode": "ReadOnlyMany" } })),
+            "supported values",
         ),
         wrong(
             "external without host",

@@ -339,14 +339,20 @@ mod tests {
     use super::*;
 
     fn first_boot(topology: &str) -> MachineConfig {
+        first_boot_of(&json!({ "topology": topology }))
+    }
+
+    fn first_boot_of(fields: &Value) -> MachineConfig {
+        let mut spec = json!({
+            "version": "v1.36.3",
+            "image": { "pvc": { "name": "image" } },
+        });
+        let fields = fields.as_object().unwrap().clone();
+        spec.as_object_mut().unwrap().extend(fields);
         let cluster = serde_json::from_value(json!({
             "apiVersion": "guestcluster.dev/v1alpha1", "kind": "GuestCluster",
             "metadata": { "namespace": "n", "name": "a", "uid": "ours" },
-            "spec": {
-                "version": "v1.36.3",
-                "image": { "pvc": { "name": "image" } },
-                "topology": topology,
-            },
+            "spec": spec,
         }))
         .unwrap();
         let wanted = Wanted::parse(&cluster, &Settings::default()).unwrap();
@@ -367,6 +373,14 @@ mod tests {
         assert_eq!(converged.taints, []);
         let (cpus, memory) = (4, 8 << 30);
         assert_eq!(converged.converged, Some(Size { cpus, memory }));
+    }
+
+    #[test]
+    fn a_machine_boots_for_the_binding_that_it_has() {
+        let masquerade = json!({ "network": { "machine": { "binding": "Masquerade" } } });
+        let binding = |fields| first_boot_of(&fields).cluster.binding;
+        assert_eq!(binding(masquerade), Binding::Masquerade);
+        assert_eq!(binding(json!({})), Binding::Bridge);
     }
 
     #[test]

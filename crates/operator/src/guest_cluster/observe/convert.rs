@@ -1,5 +1,7 @@
 //! From objects as the API server shows them to what a plan looks at.
 
+mod migration;
+
 use std::collections::BTreeMap;
 
 use guestcluster_api::labels;
@@ -130,6 +132,8 @@ pub(super) fn instance(
         } else {
             refused.or_else(|| launcher.and_then(unschedulable))
         },
+        migratable: migration::migratable(&status.conditions),
+        migration: status.migration_state.map(migration::migration),
         phase: status.phase.unwrap_or_default(),
         host: status.node_name,
         evicted_from: status.evacuation_node_name.filter(|host| !host.is_empty()),

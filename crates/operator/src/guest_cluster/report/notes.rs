@@ -158,6 +158,7 @@ fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
         ConditionType::Remediating if after.status == "True" => Severity::Warning,
         ConditionType::Remediating
         | ConditionType::UpToDate
+        | ConditionType::LiveMigratable
         | ConditionType::Paused
         | ConditionType::Deleting => Severity::Normal,
         ConditionType::Ready

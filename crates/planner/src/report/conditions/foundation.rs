@@ -11,7 +11,7 @@ use super::{Facts, Truth, Verdict, capacity, held, no, yes};
 use crate::action::Authority;
 use crate::decide::{endpoint, objection};
 use crate::machines::MachineView;
-use crate::observed::Probe;
+use crate::observed::{Migratable, Probe};
 
 pub(super) fn accepted(facts: &Facts<'_>) -> Verdict {
     if let Some(objection) = objection(facts.wanted, facts.seen, facts.status) {
@@ -87,6 +87,36 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
             counted(hosts.len(), "host")
         ),
     )
+}
+
+/// Numbers of machines are not told: they would change with every machine that boots.
+pub(super) fn live_migratable(facts: &Facts<'_>) -> Verdict {
+    let judged = || {
+        let machines = facts.machines.values();
+        machines.filter_map(|machine| Some((machine, &machine.instance?.migratable)))
+    };
+    let tied = judged().find_map(|(machine, word)| match word {
+        Migratable::No(why) => Some((&machine.name, why)),
+        Migratable::Yes | Migratable::Unknown => None,
+    });
+    if let Some((name, why)) = tied {
+        return no(
+            Reason::NotMigratable,
+            format!(
+                "{name} cannot move to another host while it runs ({why}): where its host is \
+                 emptied, it is shut down and starts elsewhere. Live migration needs binding \
+                 Masquerade, and accessMode ReadWriteMany on every disk"
+            ),
+        );
+    }
+    if judged().any(|(_, word)| *word == Migratable::Yes) {
+        return yes(
+            Reason::Migratable,
+            "machines can move to another host while they run",
+        );
+    }
+    let message = "KubeVirt has judged no machine yet";
+    (Truth::Unknown, Reason::Pending, message.to_owned())
 }
 
 /// What the guest loses with which host, in plain words: nobody must take it for highly available.
