@@ -83,10 +83,15 @@ fn an_address_follows_a_machine_that_moves_while_it_runs() {
     for machine in ["prod-cp-2", "prod-general-1"] {
         world.migrate(machine);
         let (plan, _) = world.consider();
-        let [Action::Apply(slice)] = plan.actions.as_slice() else {
+        let slices = plan.actions.iter().filter_map(|action| match action {
+            Action::Apply(slice) => Some(slice),
+            _ => None,
+        });
+        let [slice] = slices.collect::<Vec<_>>()[..] else {
             panic!("{:?}", plan.actions);
         };
         assert_eq!(slice.name, machine);
+        assert!(!plan.actions.iter().any(Action::disruptive));
         let endpoints = slice.body["endpoints"].as_array().unwrap();
         let address = world.observe().instances[machine].address.clone();
         assert_eq!(endpoints.len(), 1, "the target alone");

@@ -151,6 +151,21 @@ fn table() -> Vec<Wrong> {
     ]
 }
 
+/// What admission takes, though it stands near to what it refuses.
+fn taken() -> Vec<(&'static str, Value)> {
+    let shared = json!({ "rootDisk": { "accessMode": "ReadWriteMany" } });
+    let masquerade = json!({
+        "network": { "machine": { "binding": "Masquerade" } },
+        "controlPlane": { "machine": shared },
+        "workers": [{ "name": "a", "replicas": 1, "machine": shared }],
+    });
+    let bridged = json!({ "network": { "podCIDR": "10.0.0.0/16" } });
+    vec![
+        ("masquerade on shared disks", masquerade),
+        ("a range that only masquerade forbids", bridged),
+    ]
+}
+
 /// Every wrong specification is refused by the API server with words that help.
 pub async fn wrong_specs_are_refused_with_a_sentence(stage: &Stage) -> anyhow::Result<()> {
     let cluster = Cluster::new(stage, "refusals", "wrong");
@@ -160,6 +175,13 @@ pub async fn wrong_specs_are_refused_with_a_sentence(stage: &Stage) -> anyhow::R
         let document = cluster.document(1, &wrong.spec)?;
         if let Some(fault) = refused(stage, &document, wrong.says).await {
             faults.push(format!("{}: {fault}", wrong.what));
+        }
+    }
+    for (what, spec) in taken() {
+        let document = cluster.document(1, &spec)?;
+        let dry = ["apply", "--dry-run=server", "-f", "-"];
+        if let Err(error) = stage.kubectl_with(&dry, &document).await {
+            faults.push(format!("{what}: {error}"));
         }
     }
     for name in [
