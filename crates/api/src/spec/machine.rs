@@ -136,14 +136,15 @@ pub struct Disk {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class_name: Option<String>,
-    /// `ReadWriteMany`, which the StorageClass must offer: live migration needs it on every disk of a
-    /// machine, and `network.machine.binding: Masquerade`. Or `ReadWriteOnce`. Default: the first of
-    /// CDI's StorageProfile of the class, which most often is `ReadWriteOnce`.
+    /// Who may have the disk attached at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
 }
 
-/// Who may have a disk attached at the same time.
+/// Who may have the disk attached at the same time: one host, or several (`ReadWriteMany`), which the
+/// StorageClass must offer. Live migration needs `ReadWriteMany` on every disk of a machine, and
+/// `network.machine.binding: Masquerade`. Default: what CDI's StorageProfile of the class says, which
+/// most often is `ReadWriteOnce`.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
     /// One host.
