@@ -61,7 +61,7 @@ impl Context {
         }
         let pods = launchers(&self.stores, subject.key, &subject.wanted.identity.uid);
         let due = memory.consoles.iter_mut().filter_map(|(machine, console)| {
-            Some((pods.get(machine)?.name_any(), console)).filter(|(_, c)| c.is_due(time))
+            Some((pods.get(machine)?.last()?.name_any(), console)).filter(|(_, c)| c.is_due(time))
         });
         // All at once: a host that is away lets each of them wait.
         let reads = due.map(|(pod, console)| async move {
