@@ -33,6 +33,12 @@ pub const GUESTS_NAMESPACE: &str = "guestcluster.dev/guests";
 pub const STABLE_ADDRESS: &str = "guestcluster.dev/stable-address";
 /// Value of [`STABLE_ADDRESS`].
 pub const STABLE_ADDRESS_SERVICE: &str = "service";
+/// `lab` on control-plane machines that may share a host with anything ([`Profile::Lab`]).
+///
+/// [`Profile::Lab`]: crate::spec::Profile::Lab
+pub const PROFILE: &str = "guestcluster.dev/profile";
+/// Value of [`PROFILE`].
+pub const PROFILE_LAB: &str = "lab";
 /// Digest of the source that a golden disk image was imported from.
 pub const IMAGE: &str = "guestcluster.dev/image";
 /// `root` or `etcd` on a machine's disks; `golden` on an imported image.

@@ -80,7 +80,8 @@ fn a_topology_is_part_of_what_a_control_plane_machine_is() {
     assert_ne!(hash(Topology::Converged), hash(Topology::Dedicated));
 }
 
-/// Whatever stands on the host already, a lab's machine may stand there too; nothing else differs.
+/// Whatever stands on the host already, a lab's machine may stand there too, and says so; nothing else
+/// differs.
 #[test]
 fn a_lab_asks_for_no_host_of_its_own() {
     let wanted = |profile| {
@@ -92,9 +93,12 @@ fn a_lab_asks_for_no_host_of_its_own() {
         let mut vm = render::vm(wanted, pool(wanted, "cp"), ("prod-cp-1", None)).body;
         vm["spec"].take()
     };
-    let (lab_spec, mut production_spec) = (spec(&lab), spec(&production));
+    let (mut lab_spec, mut production_spec) = (spec(&lab), spec(&production));
     let template = production_spec["template"]["spec"].as_object_mut().unwrap();
     assert!(template.remove("affinity").is_some());
+    let labels = lab_spec["template"]["metadata"]["labels"].as_object_mut();
+    let profile = labels.unwrap().remove("guestcluster.dev/profile");
+    assert_eq!(profile.unwrap(), "lab");
     assert_eq!(lab_spec, production_spec);
     let hash = |wanted: &Wanted, name| render::template_hash(wanted, pool(wanted, name));
     assert_eq!(hash(&production, "cp"), "7b4f619efe637349");

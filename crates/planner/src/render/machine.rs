@@ -82,6 +82,10 @@ pub fn vm(wanted: &Wanted, pool: &Pool, (machine, made_from): (&str, Option<&str
             labels::STABLE_ADDRESS_SERVICE.to_owned(),
         );
     }
+    if pool.role == Role::ControlPlane && wanted.profile == Profile::Lab {
+        // Admission asks a control plane for a host of its own, unless it says that it needs none.
+        labels.insert(labels::PROFILE.to_owned(), labels::PROFILE_LAB.to_owned());
+    }
     let mut own_labels = labels.clone();
     let hash = made_from.map_or_else(|| template_hash(wanted, pool), str::to_owned);
     own_labels.insert(labels::TEMPLATE_HASH.to_owned(), hash);

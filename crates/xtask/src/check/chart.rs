@@ -16,6 +16,7 @@ const CHART: &str = "charts/guestcluster-operator";
 /// Values with which every template renders.
 const EVERYTHING: &[&str] = &[
     "serviceMonitor.enabled=true",
+    "admission.guests=Audit",
     "podAntiAffinity=preferred",
     "infra.podCIDRs={10.244.0.0/16,fd00::/48}",
     "infra.serviceCIDRs={10.96.0.0/12}",
@@ -29,6 +30,7 @@ const NONSENSE: &[&str] = &[
     "image.digest=latest",
     "infra.podCIDRs={10.244.0.0}",
     "replica=3",
+    "admission.guests=Warn",
 ];
 
 /// Runs the checks with the Helm that the local infrastructure uses.
