@@ -18,25 +18,31 @@ pub struct Prober {
     task: JoinHandle<Outcome>,
 }
 
-/// What it found: for each request when it was begun, counted from the first, and whether it was
-/// answered within two seconds.
+/// What it found: for each request when it was begun, counted from the first, and why it was not
+/// answered within two seconds, if it was not.
 #[derive(Debug)]
-pub struct Outcome(Vec<(Duration, bool)>);
+pub struct Outcome(Vec<(Duration, Option<String>)>);
 
 impl Outcome {
     /// Requests begun from then on, and how many of them failed.
     pub fn since(&self, then: Duration) -> (usize, usize) {
         let asked = || self.0.iter().filter(|(begun, _)| *begun >= then);
-        (asked().count(), asked().filter(|(_, ok)| !ok).count())
+        (
+            asked().count(),
+            asked().filter(|(_, why)| why.is_some()).count(),
+        )
     }
 
     /// Fails if a request was lost; prints how many were asked.
     pub fn has_lost_nothing(&self) -> anyhow::Result<()> {
         let (asked, failed) = self.since(Duration::ZERO);
         println!("  {failed} of {asked} requests were lost");
-        let lost = self.0.iter().filter(|(_, ok)| !ok);
-        let when: Vec<_> = lost.map(|(begun, _)| begun.as_secs_f32()).collect();
-        anyhow::ensure!(failed == 0, "lost those begun after {when:?} s");
+        let lost = self.0.iter().filter_map(|(begun, why)| {
+            let why = why.as_ref()?;
+            Some(format!("{:.1} s ({why})", begun.as_secs_f32()))
+        });
+        let lost: Vec<_> = lost.collect();
+        anyhow::ensure!(failed == 0, "lost those begun after {}", lost.join(", "));
         Ok(())
     }
 
@@ -45,7 +51,8 @@ impl Outcome {
         let mut all: Vec<_> = self.0.clone();
         all.sort();
         let end = all.last().map(|(begun, _)| *begun);
-        let answered = all.iter().filter(|(_, ok)| *ok).map(|(begun, _)| *begun);
+        let answered = all.iter().filter(|(_, why)| why.is_none());
+        let answered = answered.map(|(begun, _)| *begun);
         let mut before = Duration::ZERO;
         let gaps = answered.chain(end).map(|begun| {
             let gap = begun.saturating_sub(before);
@@ -57,7 +64,7 @@ impl Outcome {
 
     /// When the last request began that failed.
     pub fn last_failure(&self) -> Option<Duration> {
-        let failed = self.0.iter().filter(|(_, ok)| !ok);
+        let failed = self.0.iter().filter(|(_, why)| why.is_some());
         failed.map(|(begun, _)| *begun).max()
     }
 }
@@ -96,7 +103,12 @@ async fn probe(config: Config, mut stopped: oneshot::Receiver<()>) -> Outcome {
                 number += 1;
                 requests.spawn(async move {
                     let answered = tokio::time::timeout(LIMIT, ask(config, write)).await;
-                    (begun, matches!(answered, Ok(Ok(()))))
+                    let why = match answered {
+                        Ok(Ok(())) => None,
+                        Ok(Err(error)) => Some(format!("{error:#}")),
+                        Err(_) => Some(format!("no answer within {LIMIT:?}")),
+                    };
+                    (begun, why)
                 });
             }
             _ = &mut stopped => break,
