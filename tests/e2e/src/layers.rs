@@ -1,6 +1,7 @@
 //! Group `layers`: hosts and guests seen together: what a lost host would cost, machines that share
 //! one, hosts that are emptied, and what the infrastructure's API server refuses.
 
+mod admission;
 mod chain;
 mod co_location;
 mod maintenance;
@@ -15,6 +16,8 @@ use crate::suite::Scenario;
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(the_operator_runs, foundation),
+        scenario!(admission::machines_of_guests_are_held_to_the_rules),
+        scenario!(admission::machines_from_before_the_rules_stay_usable),
         scenario!(n_plus_one::a_guest_without_room_for_a_lost_host_is_refused_or_told),
         scenario!(
             co_location::machines_on_one_host_are_found_and_moved_apart,
