@@ -1,6 +1,6 @@
 //! What every stand-in of a host shares: clients, copies of objects, network, guests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
@@ -8,6 +8,7 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use tokio::sync::watch;
 
+use crate::faults::{MigrationFault, Target};
 use crate::guests::Guests;
 use crate::identity::{Identity, Tokens};
 use crate::informer::Informer;
@@ -69,6 +70,8 @@ pub struct DataCentre {
     pub operator_binary: watch::Sender<Option<std::path::PathBuf>>,
     /// Namespaces (or `namespace/name` of a Service) that get no load-balancer address.
     pub muted: watch::Sender<BTreeSet<String>>,
+    /// Machines whose live migrations go wrong, and how.
+    pub migration_faults: watch::Sender<BTreeMap<Target, MigrationFault>>,
 }
 
 impl DataCentre {
@@ -87,6 +90,7 @@ impl DataCentre {
             namespaces: Informer::start(Api::all(clients.kubelet.clone())),
             operator_binary: watch::Sender::new(options.operator_binary.clone()),
             muted: watch::Sender::new(BTreeSet::new()),
+            migration_faults: watch::Sender::new(BTreeMap::new()),
             run,
             options,
             clients,

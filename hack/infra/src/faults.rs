@@ -16,7 +16,7 @@ use crate::kubevirt::VIRT_API;
 use crate::process::Supervisor;
 
 /// An object in a namespace, written `namespace/name`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Target {
     /// The namespace.
     pub namespace: String,
@@ -38,6 +38,16 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
+}
+
+/// How a live migration goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MigrationFault {
+    /// It starts and never ends.
+    Stall,
+    /// It starts and fails, for this reason.
+    Fail(String),
 }
 
 /// One thing that breaks, or is mended.
@@ -74,6 +84,10 @@ pub enum Fault {
     FastDisk(Target),
     /// A machine is stopped and started with a new Pod, which has another address.
     Restart(Target),
+    /// Live migrations of a machine go wrong, until they are mended.
+    BreakMigration(Target, MigrationFault),
+    /// They go well again; one that was stalled goes on.
+    MendMigration(Target),
     /// virt-api, with its webhooks, is away.
     StopVirtApi,
     /// virt-api is back.
@@ -96,6 +110,9 @@ pub enum Fault {
 /// they are late and still have one.
 pub const SLOW: Duration = Duration::from_millis(500);
 
+/// Why a migration fails unless it is said.
+const NO_REASON: &str = "the connection between the hosts broke";
+
 /// Every fault as it is written, for help texts.
 pub const USAGE: &[&str] = &[
     "kill-host HOST",
@@ -113,6 +130,9 @@ pub const USAGE: &[&str] = &[
     "slow-disk NAMESPACE/VM [MILLISECONDS]",
     "fast-disk NAMESPACE/VM",
     "restart NAMESPACE/VM",
+    "stall-migration NAMESPACE/VM",
+    "fail-migration NAMESPACE/VM [REASON]",
+    "mend-migration NAMESPACE/VM",
     "stop-virt-api",
     "start-virt-api",
     "stop-api-server",
@@ -159,6 +179,12 @@ impl FromStr for Fault {
             ["slow-disk", target, delay] => Self::SlowDisk(target.parse()?, milliseconds(delay)?),
             ["fast-disk", target] => Self::FastDisk(target.parse()?),
             ["restart", target] => Self::Restart(target.parse()?),
+            ["stall-migration", target] => {
+                Self::BreakMigration(target.parse()?, MigrationFault::Stall)
+            }
+            ["fail-migration", target] => failing(target, NO_REASON)?,
+            ["fail-migration", target, ref reason @ ..] => failing(target, &reason.join(" "))?,
+            ["mend-migration", target] => Self::MendMigration(target.parse()?),
             ["stop-virt-api"] => Self::StopVirtApi,
             ["start-virt-api"] => Self::StartVirtApi,
             ["stop-api-server"] => Self::StopApiServer,
@@ -170,6 +196,11 @@ impl FromStr for Fault {
             _ => anyhow::bail!("no such fault; write one of:\n  {}", USAGE.join("\n  ")),
         })
     }
+}
+
+fn failing(target: &str, reason: &str) -> anyhow::Result<Fault> {
+    let fault = MigrationFault::Fail(reason.to_owned());
+    Ok(Fault::BreakMigration(target.parse()?, fault))
 }
 
 /// A delay in milliseconds, of which none would be no fault.
@@ -210,6 +241,16 @@ impl Breaker<'_> {
             Fault::SlowDisk(at, delay) => guests.set_slow_disk(&at, Some(delay)).await,
             Fault::FastDisk(at) => guests.set_slow_disk(&at, None).await,
             Fault::Restart(at) => self.restart(&at).await,
+            Fault::BreakMigration(at, fault) => {
+                let faults = &self.centre.migration_faults;
+                faults.send_modify(|faults| faults.extend([(at, fault)]));
+                Ok(())
+            }
+            Fault::MendMigration(at) => {
+                let faults = &self.centre.migration_faults;
+                faults.send_modify(|faults| faults.retain(|known, _| *known != at));
+                Ok(())
+            }
             Fault::StopVirtApi => self.supervisor.hold(VIRT_API),
             Fault::StartVirtApi => self.supervisor.release(VIRT_API),
             Fault::StopApiServer => self.supervisor.hold(API_SERVER),
@@ -245,7 +286,7 @@ impl Breaker<'_> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Fault, SLOW, Target, USAGE};
+    use super::{Fault, MigrationFault, SLOW, Target, USAGE};
 
     #[test]
     fn every_fault_is_read_as_the_usage_writes_it() {
@@ -254,6 +295,7 @@ mod tests {
                 .replace("NAMESPACE[/SERVICE]", "guests/api")
                 .replace("NAMESPACE/VM", "guests/prod-cp-1")
                 .replace("[MILLISECONDS]", "250")
+                .replace("[REASON]", "no route to host")
                 .replace("HOST", "host-1");
             assert!(example.parse::<Fault>().is_ok(), "{example}");
         }
@@ -277,6 +319,16 @@ mod tests {
         assert_eq!(
             read("slow-disk guests/prod-cp-1"),
             Fault::SlowDisk(at, SLOW)
+        );
+    }
+
+    #[test]
+    fn a_failed_migration_fails_for_the_reason_that_is_said() {
+        let fault: Fault = "fail-migration guests/vm no route to host".parse().unwrap();
+        let reason = MigrationFault::Fail("no route to host".to_owned());
+        assert_eq!(
+            fault,
+            Fault::BreakMigration(Target::new("guests", "vm"), reason)
         );
     }
 

@@ -1,6 +1,6 @@
 //! The machines that run now, and what can be done to them.
 //!
-//! A guest outlives neither its launcher Pod nor its host. Its handler starts it, its kubelet
+//! A guest outlives neither its launcher Pod nor its host, unless it moves. Its handler starts it, its kubelet
 //! learns from here that it ended, and faults reach it here.
 
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ use crate::network::Network;
 const REBOOT_PAUSE: Duration = Duration::from_secs(1);
 
 mod faults;
+mod moving;
 
 /// What is to be started for a virtual machine instance.
 #[derive(Debug, Clone)]
@@ -29,9 +30,9 @@ pub struct Order {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The host that it runs on.
+    /// The host that it runs on now.
     pub host: String,
-    /// The address of its Pod.
+    /// The address of its Pod there.
     pub address: Ipv4Addr,
     /// The machine; none on paper.
     pub machine: Option<MachineSpec>,

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::core::DynamicObject;
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -27,6 +27,8 @@ use crate::machine::{PowerState, imported_image};
 use crate::node_image::NodeImage;
 
 mod migratable;
+mod migration;
+mod mover;
 mod plan;
 mod status;
 
@@ -41,6 +43,14 @@ type InstanceFeed = watch::Receiver<Arc<DynamicObject>>;
 
 /// Runs the virt-handler of `host` until it is dropped.
 pub async fn run(host: Arc<Host>, centre: Arc<DataCentre>) {
+    tokio::join!(
+        mover::run(host.clone(), centre.clone()),
+        keep_all(host, centre)
+    );
+}
+
+/// Keeps a keeper for every instance on the host.
+async fn keep_all(host: Arc<Host>, centre: Arc<DataCentre>) {
     let mut feed = centre.instances.subscribe();
     let mut known: HashMap<String, watch::Sender<Arc<DynamicObject>>> = HashMap::new();
     let mut workers = JoinSet::new();
@@ -81,6 +91,8 @@ impl Keeper {
     async fn keep(mut self) {
         match self.phase().as_str() {
             "Scheduled" if self.boot().await => self.follow().await,
+            // It has moved here.
+            "Running" if self.guest_is_here() => self.follow().await,
             // It was running before this handler: the host lost power, and the machine with it.
             "Running" => drop(
                 self.write(|instance| status::end(instance, false, &now()))
@@ -259,38 +271,13 @@ impl Keeper {
         Some(self.centre.run.disk(&volume))
     }
 
-    /// Changes the instance and writes it, however long the API is away; `change` says whether
-    /// anything is to be written. False when the instance is gone.
     async fn write(&mut self, change: impl Fn(&mut DynamicObject) -> bool) -> bool {
-        let client = self.centre.clients.handler.clone();
-        loop {
-            let mut instance = DynamicObject::clone(&self.feed.borrow_and_update());
-            if !change(&mut instance) {
-                return true;
-            }
-            let namespace = instance.namespace().unwrap_or_default();
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(client.clone(), &namespace, &instance_resource());
-            let name = instance.name_any();
-            match api.replace(&name, &PostParams::default(), &instance).await {
-                Ok(_) => return true,
-                Err(kube::Error::Api(status)) if status.is_not_found() => return false,
-                Err(kube::Error::Api(status)) if status.is_conflict() => {
-                    // The newer state is on its way.
-                    let newer = tokio::time::timeout(RETRY, self.feed.changed()).await;
-                    if matches!(newer, Ok(Err(_))) {
-                        return false;
-                    }
-                }
-                Err(error) => {
-                    tracing::debug!(name, %error, "instance not written");
-                    if self.feed.has_changed().is_err() {
-                        return false;
-                    }
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
-        }
+        replace(&self.centre.clients.handler, &mut self.feed, change).await
+    }
+
+    fn guest_is_here(&self) -> bool {
+        let uid = self.instance().uid().unwrap_or_default();
+        self.centre.guests.is_on(&uid, &self.host.name)
     }
 
     fn instance(&self) -> Arc<DynamicObject> {
@@ -315,6 +302,43 @@ impl Keeper {
         let instance = self.instance();
         let seconds = instance.data.pointer("/spec/terminationGracePeriodSeconds");
         Duration::from_secs(seconds.and_then(Value::as_u64).unwrap_or(DEFAULT_GRACE))
+    }
+}
+
+/// Changes the instance and writes it, however long the API is away; `change` says whether
+/// anything is to be written. False when the instance is gone.
+async fn replace(
+    client: &Client,
+    feed: &mut InstanceFeed,
+    change: impl Fn(&mut DynamicObject) -> bool,
+) -> bool {
+    loop {
+        let mut instance = DynamicObject::clone(&feed.borrow_and_update());
+        if !change(&mut instance) {
+            return true;
+        }
+        let namespace = instance.namespace().unwrap_or_default();
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(client.clone(), &namespace, &instance_resource());
+        let name = instance.name_any();
+        match api.replace(&name, &PostParams::default(), &instance).await {
+            Ok(_) => return true,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return false,
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                // The newer state is on its way.
+                let newer = tokio::time::timeout(RETRY, feed.changed()).await;
+                if matches!(newer, Ok(Err(_))) {
+                    return false;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(name, %error, "instance not written");
+                if feed.has_changed().is_err() {
+                    return false;
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        }
     }
 }
 

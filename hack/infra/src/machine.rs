@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::addresses::ROUTER;
-use crate::network::Network;
+use crate::network::{Binding, Network};
 use crate::process;
 use boot::Boot;
 use cgroup::Group;
@@ -122,10 +122,7 @@ impl MachineHost {
         parts.etcd.attach().await?;
         boot_document(spec, parts).write(&document)?;
         parts.group.create(spec.cpus, spec.memory_bytes)?;
-        parts
-            .network
-            .attach(&parts.namespace, spec.address, Some(&spec.mac))
-            .await?;
+        attach(spec, parts).await?;
         let mut child = Command::new(&self.helper)
             .arg("launch")
             .arg(&document)
@@ -334,6 +331,17 @@ impl Parts {
         self.network.detach(&self.namespace).await?;
         self.etcd.detach()?;
         removed.map(drop)
+    }
+}
+
+async fn attach(spec: &MachineSpec, parts: &Parts) -> Result<()> {
+    let (network, member) = (&parts.network, &parts.namespace);
+    match &spec.binding {
+        Binding::Bridge => network.attach(member, spec.address, Some(&spec.mac)).await,
+        Binding::Masquerade(ports) => {
+            let pod = (spec.address, &ports[..]);
+            network.attach_behind(member, pod, &spec.mac).await
+        }
     }
 }
 

@@ -7,11 +7,12 @@
 //! | range | used for |
 //! |---|---|
 //! | 10.244.0.0/16 | machines and Pods, each a /32 behind its own veth; the router is 10.244.0.1 on `br0` |
+//! | 10.0.2.0/24 | between a Pod and the masqueraded machine behind it, the same in each |
 //! | 10.78.0.0/24 | the hosts' kubelet addresses, on `lo` |
 //! | 10.79.0.0/24 | load balancers: local to the router, kube-proxy translates them |
 //! | 10.96.0.0/16 | Services of the infrastructure: kube-proxy translates them |
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,10 +22,12 @@ use sha2::{Digest, Sha256};
 use crate::addresses::{self, LOAD_BALANCER_RANGE, MAX_HOSTS, ROUTER};
 use crate::cache::hexadecimal;
 use ip::{batch, ip};
+pub use masquerade::{Binding, INSIDE, Port};
 use pool::Pool;
 use severed::Pair;
 
 mod ip;
+mod masquerade;
 mod pool;
 mod severed;
 
@@ -34,6 +37,8 @@ pub struct Network {
     name: String,
     pool: Mutex<Pool>,
     severed: Mutex<BTreeSet<Pair>>,
+    /// The Pod addresses of masqueraded members.
+    behind: Mutex<BTreeMap<String, Ipv4Addr>>,
     balancer_is_dead: tokio::sync::Mutex<bool>,
 }
 
@@ -53,6 +58,7 @@ impl Network {
             name: name.to_owned(),
             pool: Mutex::default(),
             severed: Mutex::default(),
+            behind: Mutex::default(),
             balancer_is_dead: tokio::sync::Mutex::default(),
         };
         let namespace = network.namespace();
@@ -85,6 +91,7 @@ impl Network {
             name: name.to_owned(),
             pool: Mutex::default(),
             severed: Mutex::default(),
+            behind: Mutex::default(),
             balancer_is_dead: tokio::sync::Mutex::default(),
         })
     }
@@ -148,18 +155,14 @@ impl Network {
         batch(member, &member_script(address, mac)).await
     }
 
-    /// Removes the namespace `member` and its port. One that is gone already is fine.
+    /// Removes the namespace `member` and its port, and the Pod before it if there is one. One that is gone already is
+    /// fine.
     ///
     /// # Errors
     /// When `ip` cannot remove what is there.
     pub async fn detach(&self, member: &str) -> Result<()> {
-        // A namespace dies some time after its name: the port is removed by name, and at once, so
-        // that a machine started again under the same name finds it free.
-        let _ = ip(&["-n", &self.namespace(), "link", "del", &port_name(member)]).await;
-        if !namespaces().await?.iter().any(|name| name == member) {
-            return Ok(());
-        }
-        ip(&["netns", "del", member]).await.map(drop)
+        self.detach_pod(member).await?;
+        self.remove_member(member).await
     }
 
     /// Cuts a member off: packets vanish both ways, its link stays up.
@@ -169,7 +172,7 @@ impl Network {
     /// # Errors
     /// When the member has no port.
     pub async fn cut(&self, member: &str) -> Result<()> {
-        let port = port_name(member);
+        let port = port_name(&self.edge(member));
         batch(&self.namespace(), &format!("link set {port} nomaster\n")).await
     }
 
@@ -178,7 +181,8 @@ impl Network {
     /// # Errors
     /// When the member has no port.
     pub async fn restore(&self, member: &str) -> Result<()> {
-        batch(&self.namespace(), &plug_script(&port_name(member))).await
+        let port = port_name(&self.edge(member));
+        batch(&self.namespace(), &plug_script(&port)).await
     }
 
     /// Makes all packets to load balancers vanish, from machines and from programs of the data centre alike, or lets

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::migratable::claim_of;
 use crate::machine::{MachineSpec, Seed};
+use crate::network::{Binding, Port};
 use crate::node_image::NodeImage;
 
 /// Reads a value of a Secret, by name and the keys under which it may stand.
@@ -47,7 +48,6 @@ pub fn secrets(instance: &Value) -> Vec<String> {
 pub fn machine(instance: &Value, around: &Surroundings<'_>) -> anyhow::Result<MachineSpec> {
     let name = text(instance, "/metadata/name").context("the instance has no name")?;
     let hostname = text(instance, "/spec/hostname").unwrap_or(name);
-    check_binding(instance)?;
     let mut disks = disks(instance, around.disk)?.into_iter();
     let disk = disks
         .next()
@@ -58,6 +58,7 @@ pub fn machine(instance: &Value, around: &Surroundings<'_>) -> anyhow::Result<Ma
         cpus: cpus(instance),
         memory_bytes: memory(instance)?,
         address: around.address,
+        binding: binding(instance)?,
         mac: text(instance, "/spec/domain/devices/interfaces/0/macAddress")
             .map_or_else(|| mac_of(around.address), str::to_owned),
         image: (around.image)(&disk)?,
@@ -68,17 +69,28 @@ pub fn machine(instance: &Value, around: &Surroundings<'_>) -> anyhow::Result<Ma
     })
 }
 
-/// With the bridge binding the machine has the address of its Pod. Any other would have to be
-/// played, and one that is played wrong shows nothing.
-fn check_binding(instance: &Value) -> anyhow::Result<()> {
-    let bridged = instance
-        .pointer("/spec/domain/devices/interfaces/0")
-        .is_none_or(|interface| interface.get("bridge").is_some());
+/// How the first interface is bound. Any binding that is not played is refused: one that is played wrong shows
+/// nothing.
+pub fn binding(instance: &Value) -> anyhow::Result<Binding> {
+    let Some(interface) = instance.pointer("/spec/domain/devices/interfaces/0") else {
+        return Ok(Binding::Bridge);
+    };
+    if interface.get("bridge").is_some() {
+        return Ok(Binding::Bridge);
+    }
     anyhow::ensure!(
-        bridged,
-        "the machine host has no network binding but bridge"
+        interface.get("masquerade").is_some(),
+        "the machine host has no network binding but bridge and masquerade"
     );
-    Ok(())
+    let ports = interface["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    let port = |port: &Value| {
+        let number = port["port"].as_u64().and_then(|n| u16::try_from(n).ok());
+        Some(Port {
+            udp: port["protocol"] == "UDP",
+            number: number?,
+        })
+    };
+    Ok(Binding::Masquerade(ports.iter().filter_map(port).collect()))
 }
 
 /// Virtual CPUs: sockets × cores × threads.
@@ -190,7 +202,9 @@ fn text<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::{Surroundings, bytes, machine, secrets};
+    use crate::network::{Binding, Port};
     use crate::node_image::NodeImage;
+    use rstest::rstest;
     use serde_json::{Value, json};
     use std::net::Ipv4Addr;
     use std::path::PathBuf;
@@ -262,12 +276,24 @@ mod tests {
         assert_eq!(error.to_string(), "claim prod-cp-1 is not bound");
     }
 
-    #[test]
-    fn a_binding_that_the_machine_host_does_not_have_is_refused() {
+    #[rstest]
+    #[case::bridge(json!({"bridge": {}}), Some(Binding::Bridge))]
+    #[case::all_ports(json!({"masquerade": {}}), Some(Binding::Masquerade(vec![])))]
+    #[case::listed_ports(
+        json!({"masquerade": {}, "ports": [{"port": 6443}, {"port": 53, "protocol": "UDP"}]}),
+        Some(Binding::Masquerade(vec![
+            Port { udp: false, number: 6443 },
+            Port { udp: true, number: 53 },
+        ])))]
+    #[case::not_played(json!({"sriov": {}}), None)]
+    fn a_machine_is_bound_as_its_first_interface_says(
+        #[case] interface: Value,
+        #[case] expected: Option<Binding>,
+    ) {
         let mut instance = instance();
-        let interfaces = json!([{"name": "default", "masquerade": {}}]);
-        instance["spec"]["domain"]["devices"]["interfaces"] = interfaces;
-        assert!(plan(&instance, true).is_err());
+        instance["spec"]["domain"]["devices"]["interfaces"] = json!([interface]);
+        let binding = plan(&instance, true).map(|machine| machine.binding);
+        assert_eq!(binding.ok(), expected);
     }
 
     #[test]

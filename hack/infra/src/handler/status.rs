@@ -96,7 +96,8 @@ fn set_condition(status: &mut Value, condition: Value) {
     }
 }
 
-fn remove_condition(status: &mut Value, kind: &str) {
+/// Drops the condition of this type, if it is there.
+pub fn remove_condition(status: &mut Value, kind: &str) {
     if let Some(conditions) = status["conditions"].as_array_mut() {
         conditions.retain(|condition| condition["type"] != kind);
     }

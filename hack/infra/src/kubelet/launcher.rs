@@ -1,10 +1,12 @@
 //! A launcher Pod: the shell of a virtual machine, which lives as long as its guest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Secret};
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -12,6 +14,7 @@ use super::probe::ProbePlan;
 use super::prober::{self, ProbeKind, Verdict};
 use super::view::{ContainerView, Doing, Phase};
 use super::{Desk, RETRY, now};
+use crate::data_centre::DataCentre;
 use crate::machine::PowerState;
 
 /// The time after which a launcher ends although its instance is not final yet.
@@ -38,18 +41,21 @@ pub(super) async fn run(mut desk: Desk) {
     }
     start_containers(&mut desk);
     let ended = live(&mut desk, &instance).await;
-    if ended.is_some() {
-        wait_for_handler(&desk, &instance).await;
+    // A guest that has moved, or was to come, is in another Pod, and none of this one's business.
+    if desk.has_guest(&instance) {
+        if ended.is_some() {
+            wait_for_handler(&desk, &instance).await;
+        }
+        // However the Pod went, the machine must not outlive it.
+        desk.centre.guests.remove(&instance).await;
     }
-    // However the Pod went, the machine must not outlive it.
-    desk.centre.guests.remove(&instance).await;
     match ended {
         Some(ending) => end(desk, ending).await,
         None => desk.free_address(),
     }
 }
 
-/// Follows probes and the Pod until the guest has ended; none when the Pod is gone.
+/// Follows probes and the Pod until the guest has ended or moved; none when the Pod is gone.
 async fn live(desk: &mut Desk, instance: &str) -> Option<PowerState> {
     let (verdicts, mut turned) = mpsc::unbounded_channel();
     let mut probes = JoinSet::new();
@@ -57,6 +63,12 @@ async fn live(desk: &mut Desk, instance: &str) -> Option<PowerState> {
     let guests = desk.centre.guests.clone();
     let ended = guests.ended(instance);
     tokio::pin!(ended);
+    let moved = moved(
+        desk.centre.clone(),
+        instance.to_owned(),
+        desk.pod().name_any(),
+    );
+    tokio::pin!(moved);
     loop {
         let written = desk.report().await;
         if desk.is_terminating() {
@@ -65,9 +77,14 @@ async fn live(desk: &mut Desk, instance: &str) -> Option<PowerState> {
         tokio::select! {
             changed = desk.feed.changed() => if changed.is_err() { return None },
             ending = &mut ended => return Some(ending),
+            ending = &mut moved => return Some(ending),
             Some(verdict) = turned.recv() => {
                 if verdict.kind == ProbeKind::Liveness && !verdict.passing {
-                    return Some(PowerState::Killed);
+                    // Before a guest has moved here there is nobody to be alive.
+                    if desk.has_guest(instance) {
+                        return Some(PowerState::Killed);
+                    }
+                    continue;
                 }
                 if let Some(container) = desk.view.containers.get_mut(verdict.container) {
                     container.ready = verdict.passing;
@@ -78,8 +95,38 @@ async fn live(desk: &mut Desk, instance: &str) -> Option<PowerState> {
     }
 }
 
+/// Waits until a migration is over that this Pod was the source or the target of; returns how the Pod ends. One that
+/// the guest moved into goes on.
+async fn moved(centre: Arc<DataCentre>, instance: String, pod: String) -> PowerState {
+    let mut changes = centre.instances.subscribe();
+    loop {
+        let instance = centre.instances.get(&instance);
+        if let Some(ending) = instance.and_then(|instance| after_migration(&instance.data, &pod)) {
+            return ending;
+        }
+        drop(changes.recv().await);
+    }
+}
+
+/// How the Pod ends after the last migration of its instance, if it does.
+fn after_migration(instance: &Value, pod: &str) -> Option<PowerState> {
+    let state = instance.pointer("/status/migrationState")?;
+    if state["completed"] != true {
+        return None;
+    }
+    let has_failed = state["failed"] == true;
+    match has_failed {
+        false if state["sourcePod"] == pod => Some(PowerState::PowerOff),
+        true if state["targetPod"] == pod => Some(PowerState::Killed),
+        _ => None,
+    }
+}
+
 /// The Pod is being deleted: the guest gets the Pod's grace to power off.
 async fn stop(desk: &Desk, instance: &str) -> PowerState {
+    if !desk.has_guest(instance) {
+        return PowerState::PowerOff;
+    }
     let seconds = desk
         .pod()
         .metadata
@@ -251,6 +298,13 @@ async fn end(mut desk: Desk, ending: PowerState) {
     }
 }
 
+impl Desk {
+    /// Whether the guest of the instance is in this Pod.
+    fn has_guest(&self, instance: &str) -> bool {
+        self.centre.guests.is_behind(instance, self.view.address)
+    }
+}
+
 /// The uid of the instance that the launcher belongs to.
 fn instance_uid(desk: &Desk) -> String {
     desk.pod()
@@ -258,4 +312,31 @@ fn instance_uid(desk: &Desk) -> String {
         .get("kubevirt.io/created-by")
         .cloned()
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::after_migration;
+    use crate::machine::PowerState;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    #[rstest]
+    #[case::the_guest_left("old", json!({"completed": true}), Some(PowerState::PowerOff))]
+    #[case::the_guest_came("new", json!({"completed": true}), None)]
+    #[case::the_guest_stayed("old", json!({"completed": true, "failed": true}), None)]
+    #[case::the_guest_never_came(
+        "new", json!({"completed": true, "failed": true}), Some(PowerState::Killed))]
+    #[case::not_over("new", json!({}), None)]
+    #[case::a_migration_of_others("older", json!({"completed": true}), None)]
+    fn a_pod_ends_when_a_migration_leaves_it_without_its_guest(
+        #[case] pod: &str,
+        #[case] mut state: Value,
+        #[case] expected: Option<PowerState>,
+    ) {
+        state["sourcePod"] = json!("old");
+        state["targetPod"] = json!("new");
+        let instance = json!({"status": {"migrationState": state}});
+        assert_eq!(after_migration(&instance, pod), expected);
+    }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
+use crate::network::Binding;
 use crate::node_image::NodeImage;
 
 /// What a VM is made of.
@@ -18,8 +19,10 @@ pub struct MachineSpec {
     pub cpus: u32,
     /// Memory in bytes; the machine's own kernel keeps a share, as on a VM.
     pub memory_bytes: u64,
-    /// Its address, a /32 behind the router.
+    /// The address of its Pod, a /32 behind the router.
     pub address: Ipv4Addr,
+    /// Whether it has that address itself.
+    pub binding: Binding,
     /// MAC address of `eth0`.
     pub mac: String,
     /// What is on its root disk before the first boot.

@@ -57,6 +57,18 @@ impl Network {
         Ok(())
     }
 
+    /// Keeps a member cut off from those that it was cut off from when its address changes.
+    ///
+    /// # Errors
+    /// When `iptables` fails.
+    pub async fn sever_instead(&self, old: Ipv4Addr, new: Ipv4Addr) -> Result<()> {
+        for other in self.severed_from(old) {
+            self.sever(new, other).await?;
+            self.rejoin(old, other).await?;
+        }
+        Ok(())
+    }
+
     /// The addresses that `address` is severed from.
     pub fn severed_from(&self, address: Ipv4Addr) -> Vec<Ipv4Addr> {
         let other = |&(one, other): &Pair| match address {

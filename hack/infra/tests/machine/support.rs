@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use guestcluster_infra::machine::{
     Machine, MachineHost, MachineSpec, Seed, delete_disk, raise_limits, sweep,
 };
-use guestcluster_infra::network::Network;
+use guestcluster_infra::network::{Binding, Network};
 use guestcluster_infra::node_image::{self, NodeImage};
 use guestcluster_infra::progress::Progress;
 use guestcluster_infra::tools::Release;
@@ -181,6 +181,7 @@ impl Rig {
             cpus: 2,
             memory_bytes: 2 << 30,
             address,
+            binding: Binding::Bridge,
             mac: format!("02:00:00:00:{third:02x}:{fourth:02x}"),
             image: image(),
             disk: self.folder.join("disks").join(name),
