@@ -5,6 +5,7 @@ mod admission;
 mod chain;
 mod co_location;
 mod maintenance;
+mod moves;
 mod n_plus_one;
 
 use crate::life::the_operator_runs;
@@ -25,6 +26,8 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         scenario!(maintenance::a_host_is_emptied_without_a_lost_request),
         scenario!(maintenance::a_maintenance_can_be_called_off_and_waits_for_a_host),
+        scenario!(moves::a_machine_moves_while_it_runs, faults),
+        scenario!(moves::a_move_that_comes_to_nothing_changes_nothing, faults),
         scenario!(chain::a_moved_machine_is_shown_where_it_runs),
     ]
 }

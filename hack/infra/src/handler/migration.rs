@@ -46,7 +46,7 @@ pub fn next(instance: &DynamicObject, host: &str, fault: Option<&MigrationFault>
     if is_set("completed") || is_set("failed") {
         let labels = instance.metadata.labels.as_ref();
         let labelled = labels.is_some_and(|labels| labels.contains_key(TARGET_LABEL));
-        let tidies = labelled && is_set("completed") && runs_here;
+        let tidies = labelled && is_set("completed") && !is_set("failed") && runs_here;
         return tidies.then_some(Step::Tidy);
     }
     if instance.data["status"]["phase"] != "Running" {
