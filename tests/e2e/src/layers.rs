@@ -5,6 +5,7 @@ mod admission;
 mod chain;
 mod co_location;
 mod maintenance;
+mod masquerade;
 mod moves;
 mod n_plus_one;
 
@@ -28,6 +29,7 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario!(maintenance::a_maintenance_can_be_called_off_and_waits_for_a_host),
         scenario!(moves::a_machine_moves_while_it_runs, faults),
         scenario!(moves::a_move_that_comes_to_nothing_changes_nothing, faults),
+        scenario!(masquerade::a_guest_behind_masquerade_serves, faults),
         scenario!(chain::a_moved_machine_is_shown_where_it_runs),
     ]
 }
