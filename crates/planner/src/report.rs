@@ -51,7 +51,7 @@ pub fn status(
         initialised: initialised(previous, &machines),
         control_plane,
         workers,
-        capacity: conditions::capacity(wanted, seen),
+        capacity: conditions::capacity(wanted, seen, previous),
         workers_summary: (wanted.topology == Topology::Dedicated)
             .then(|| format!("{ready_workers}/{}", wanted.worker_count())),
     };

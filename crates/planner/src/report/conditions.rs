@@ -57,7 +57,10 @@ pub(super) fn conditions(
     let generation = facts.wanted.identity.generation;
     let mut verdicts: BTreeMap<ConditionType, Verdict> = ConditionType::ALL
         .into_iter()
-        .filter_map(|type_| Some((type_, steady(type_, part(type_, facts)?, previous))))
+        .filter_map(|type_| {
+            let verdict = capacity::remembered(type_, facts, part(type_, facts)?, previous);
+            Some((type_, steady(type_, verdict, previous)))
+        })
         .collect();
     let ready = ready(facts, &verdicts);
     let stalled = stalled(facts, &ready);

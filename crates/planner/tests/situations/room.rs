@@ -16,7 +16,7 @@ fn with(policy: CapacityPolicy) -> GuestCluster {
 /// A world in which the loss of hosts is foreseen, with so many hosts.
 fn foreseeing(cluster: GuestCluster, hosts: usize) -> World {
     let mut world = world(cluster);
-    world.foresee();
+    world.foresee(true);
     world.infra_mut().hosts.truncate(hosts);
     world
 }
@@ -39,6 +39,17 @@ fn three_hosts_are_too_few_for_three_machines_and_a_loss() {
         settled(with(CapacityPolicy::Warn), 3)
     );
     assert_picture!("capacity_ignored", settled(with(CapacityPolicy::Ignore), 3));
+}
+
+#[test]
+fn an_operator_that_begins_says_what_was_said_before_it() {
+    for hosts in [3, 4] {
+        let mut world = settled(with(CapacityPolicy::Warn), hosts);
+        let before = world.status();
+        world.foresee(false);
+        world.run_until(20, |_, _| false);
+        assert_eq!(world.status(), before);
+    }
 }
 
 #[test]

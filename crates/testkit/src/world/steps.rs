@@ -161,9 +161,10 @@ impl World {
         }
     }
 
-    /// From now on it is worked out at each look what the loss of each host would mean.
-    pub const fn foresee(&mut self) {
-        self.foresees = true;
+    /// From now on what the loss of each host would mean is worked out at each look, or is not known
+    /// any more, as for an operator that has just begun.
+    pub const fn foresee(&mut self, known: bool) {
+        self.foresees = known;
     }
 
     /// A person binds the machine's Pod to a host, past the scheduler.

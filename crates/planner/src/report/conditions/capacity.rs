@@ -1,9 +1,10 @@
 //! Conditions of what the guest shares with all others: room for the loss of a host, and a tenant's
 //! share of one.
 
-use guestcluster_api::Reason;
 use guestcluster_api::spec::CapacityPolicy;
 use guestcluster_api::status::CapacityStatus;
+use guestcluster_api::{ConditionType, GuestClusterStatus, Reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::foundation::counted;
 use super::{Facts, Truth, Verdict, held, no, yes};
@@ -15,9 +16,16 @@ fn outlook(seen: &Observed) -> Option<&Outlook> {
     seen.fleet.as_ref()?.outlook.as_ref()
 }
 
-/// What status says in numbers.
-pub(in crate::report) fn status(wanted: &Wanted, seen: &Observed) -> CapacityStatus {
+/// What status says in numbers; as before while it is being worked out for the first time.
+pub(in crate::report) fn status(
+    wanted: &Wanted,
+    seen: &Observed,
+    previous: &GuestClusterStatus,
+) -> CapacityStatus {
     let asked = wanted.capacity_policy != CapacityPolicy::Ignore;
+    if asked && seen.fleet.is_none() {
+        return previous.capacity.clone();
+    }
     let Some(outlook) = outlook(seen).filter(|_| asked) else {
         return CapacityStatus::default();
     };
@@ -27,6 +35,38 @@ pub(in crate::report) fn status(wanted: &Wanted, seen: &Observed) -> CapacitySta
         survives_host_loss: is_known.then_some(worst.is_none()),
         worst_host: worst,
     }
+}
+
+/// An operator that has just begun knows nothing of the fleet for a moment. What was said before stands
+/// until then, or each restart would write two statuses of each guest.
+pub(super) fn remembered(
+    type_: ConditionType,
+    facts: &Facts<'_>,
+    verdict: Verdict,
+    previous: &[Condition],
+) -> Verdict {
+    let mut before = previous.iter().filter(|c| c.type_ == type_.as_str());
+    let before = before.find_map(read).filter(|_| facts.seen.fleet.is_none());
+    let stands = |before: &Verdict| match type_ {
+        ConditionType::CapacityAvailable => {
+            verdict.1 == Reason::CapacityUnknown && before.1 != Reason::CapacityIgnored
+        }
+        ConditionType::PlacementHealthy => {
+            verdict.0 == Truth::True && before.1 == Reason::TenantCapExceeded
+        }
+        _ => false,
+    };
+    before.filter(stands).unwrap_or(verdict)
+}
+
+fn read(condition: &Condition) -> Option<Verdict> {
+    let truths = [Truth::True, Truth::False, Truth::Unknown];
+    let truth = truths
+        .into_iter()
+        .find(|truth| truth.as_str() == condition.status)?;
+    let mut reasons = Reason::ALL.iter();
+    let reason = reasons.find(|reason| reason.as_str() == condition.reason)?;
+    Some((truth, *reason, condition.message.clone()))
 }
 
 pub(super) fn available(facts: &Facts<'_>) -> Verdict {
