@@ -55,9 +55,10 @@ async fn left_on_node(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<Op
         node.status = None;
         node.metadata.resource_version = None;
         node.metadata.managed_fields = None;
-        let taints = node.spec.as_mut().and_then(|spec| spec.taints.as_mut());
-        if let Some(taints) = taints {
-            taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+        if let Some(spec) = &mut node.spec {
+            let taints = spec.taints.take().unwrap_or_default().into_iter();
+            let others = taints.filter(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+            spec.taints = Some(others.collect());
         }
         node
     }))
