@@ -10,12 +10,12 @@ use crate::prober::Prober;
 use crate::stage::Stage;
 use crate::wait::until;
 
-/// A guest whose certificates live for three minutes: its machine is replaced and its kubeconfig made
+/// A guest whose certificates live for four minutes: its machine is replaced and its kubeconfig made
 /// anew before they end, without a person and without a lost request.
 pub async fn certificates_are_renewed_in_time(stage: &Stage) -> anyhow::Result<()> {
     let cluster = Cluster::new(stage, "certificates", "short");
     let short = json!({
-        "controlPlane": { "replicas": 1, "certificateValidityPeriod": "3m" },
+        "controlPlane": { "replicas": 1, "certificateValidityPeriod": "4m" },
     });
     cluster.apply(0, &short).await?;
     cluster.is_whole_with(1, 0).await?;
