@@ -338,8 +338,8 @@ async fn attach(spec: &MachineSpec, parts: &Parts) -> Result<()> {
     let (network, member) = (&parts.network, &parts.namespace);
     match &spec.binding {
         Binding::Bridge => network.attach(member, spec.address, Some(&spec.mac)).await,
-        Binding::Masquerade(ports) => {
-            let pod = (spec.address, &ports[..]);
+        Binding::Masquerade(forwarded) => {
+            let pod = (spec.address, &forwarded[..]);
             network.attach_behind(member, pod, &spec.mac).await
         }
     }
