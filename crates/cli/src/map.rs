@@ -92,7 +92,7 @@ pub async fn run(connection: &Connection, options: &Options) -> anyhow::Result<(
         });
         eprintln!("no machine of a guest cluster in {place}");
     }
-    let rows = rows(links, hosts.as_deref(), options.by);
+    let rows = rows(&links, hosts.as_deref(), options.by);
     match options.output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
         Output::Table | Output::Wide => {

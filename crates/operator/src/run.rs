@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use guestcluster_api::labels::managers;
 use guestcluster_planner::wanted::Settings;
 use guestcluster_shell::NamespacedName;
@@ -77,17 +78,13 @@ pub async fn run(args: Args) -> anyhow::Result<Cause> {
     let wiring = Wiring::new(&client, &queues, (&memories, &forecast), installed);
     outside.watch(&wiring, &queues.clusters, &forecast);
     watching.store(true, Ordering::Relaxed);
-    let (keys, fill) = KeyPool::new();
-    tasks.spawn("keys", fill.map(Ok));
-
+    let keys = tasks.keys();
     let identity = identity(&args);
     let election = Election::begin(&args, &client, (&identity, &stop))?;
     let writer = Writer::new(managers::OPERATOR, CALL);
     let secrets = SecretReader::new(client.clone(), writer.clone());
     let maintenance = maintenance(&wiring, &client, (&election.leader, &forecast, &identity));
-    for feed in wiring.feeds {
-        tasks.spawn("watch", feed.map(Ok));
-    }
+    tasks.watch(wiring.feeds);
     let context = Arc::new(Context {
         ledger: wiring.stores.ledger(),
         stores: wiring.stores,
@@ -349,6 +346,18 @@ impl Tasks {
     }
 
     /// Works out what the loss of hosts would mean.
+    fn keys(&mut self) -> KeyPool {
+        let (keys, fill) = KeyPool::new();
+        self.spawn("keys", fill.map(Ok));
+        keys
+    }
+
+    fn watch(&mut self, feeds: Vec<BoxFuture<'static, ()>>) {
+        for feed in feeds {
+            self.spawn("watch", feed.map(Ok));
+        }
+    }
+
     fn forecast(&mut self, context: &Context, queue: &Queue<NamespacedName>) {
         let (stores, settings) = (context.stores.clone(), context.settings.clone());
         let work = context

@@ -27,10 +27,17 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         scenario!(maintenance::a_host_is_emptied_without_a_lost_request),
         scenario!(maintenance::a_maintenance_can_be_called_off_and_waits_for_a_host),
+        scenario!(chain::a_moved_machine_is_shown_where_it_runs),
+    ]
+}
+
+/// Group `moves`: machines that move to another host while they run, and guests that could.
+pub fn moving() -> Vec<Scenario> {
+    vec![
+        scenario!(the_operator_runs, foundation),
         scenario!(moves::a_machine_moves_while_it_runs, faults),
         scenario!(moves::a_move_that_comes_to_nothing_changes_nothing, faults),
         scenario!(masquerade::a_guest_behind_masquerade_serves, faults),
-        scenario!(chain::a_moved_machine_is_shown_where_it_runs),
     ]
 }
 

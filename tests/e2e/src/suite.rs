@@ -52,6 +52,7 @@ fn groups() -> Vec<(&'static str, Vec<Scenario>)> {
         ("guest", crate::guest::scenarios()),
         ("life", crate::life::scenarios()),
         ("layers", crate::layers::scenarios()),
+        ("moves", crate::layers::moving()),
         ("truth", crate::truth::scenarios()),
     ]
 }

@@ -32,12 +32,12 @@ pub struct Row {
 }
 
 /// A row for each link. `hosts` is `None` if they may not be read.
-pub fn rows(links: Vec<Link>, hosts: Option<&[HostNode]>, by: By) -> Vec<Row> {
+pub fn rows(links: &[Link], hosts: Option<&[HostNode]>, by: By) -> Vec<Row> {
     let hosts: Option<BTreeMap<_, _>> =
         hosts.map(|hosts| hosts.iter().map(|host| (host.name_any(), host)).collect());
     let mut rows: Vec<Row> = links
         .iter()
-        .map(|link| row(link, notes(link, &links, hosts.as_ref()), hosts.as_ref()))
+        .map(|link| row(link, notes(link, links, hosts.as_ref()), hosts.as_ref()))
         .collect();
     rows.sort_by_cached_key(|row| {
         // Ordinals count up: the shorter of two names of a pool has the smaller one.

@@ -72,7 +72,7 @@ fn hosts() -> Vec<HostNode> {
 }
 
 fn text(links: Vec<Link>, shape: Shape) -> String {
-    table(&rows(links, Some(&hosts()), shape.by), shape)
+    table(&rows(&links, Some(&hosts()), shape.by), shape)
 }
 
 const BY_GUEST: Shape = Shape {
@@ -107,7 +107,7 @@ fn wide_and_of_all_namespaces_it_shows_all_there_is() {
 
 #[test]
 fn without_the_right_to_list_hosts_zones_are_not_known() {
-    let rows = rows(links(), None, By::Guest);
+    let rows = rows(&links(), None, By::Guest);
     insta::assert_snapshot!(table(&rows, BY_GUEST));
 }
 
@@ -119,8 +119,8 @@ fn json_tells_none_from_not_known() {
             link("prod", "cp", 2, None),
         ]
     };
-    let known = serde_json::to_value(rows(two(), Some(&hosts()), By::Guest)).unwrap();
-    let unknown = serde_json::to_value(rows(two(), None, By::Guest)).unwrap();
+    let known = serde_json::to_value(rows(&two(), Some(&hosts()), By::Guest)).unwrap();
+    let unknown = serde_json::to_value(rows(&two(), None, By::Guest)).unwrap();
     assert_eq!(
         (&known[0]["zone"], &known[0]["zoneKnown"]),
         (&json!(null), &json!(true))

@@ -112,7 +112,7 @@ fn selecting(own: &Value) -> Value {
     apart(&json!({ "labelSelector": { "matchLabels": own } }))
 }
 
-fn on_root(volume: Value) -> Value {
+fn on_root(volume: &Value) -> Value {
     of_spec(&json!({ "volumes": [volume] }))
 }
 
@@ -229,10 +229,10 @@ pub fn refused() -> anyhow::Result<Vec<Refused>> {
         ),
         (
             "a container disk",
-            on_root(container_disk),
+            on_root(&container_disk),
             FORGETS.to_owned(),
         ),
-        ("an ephemeral disk", on_root(ephemeral), FORGETS.to_owned()),
+        ("an ephemeral disk", on_root(&ephemeral), FORGETS.to_owned()),
         ("masquerade", masquerade(), UNREACHED.to_owned()),
     ];
     let mut all = Vec::new();
