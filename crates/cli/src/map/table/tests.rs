@@ -71,8 +71,8 @@ fn hosts() -> Vec<HostNode> {
     ]
 }
 
-fn text(links: Vec<Link>, shape: Shape) -> String {
-    table(&rows(&links, Some(&hosts()), shape.by), shape)
+fn text(links: &[Link], shape: Shape) -> String {
+    table(&rows(links, Some(&hosts()), shape.by), shape)
 }
 
 const BY_GUEST: Shape = Shape {
@@ -83,7 +83,7 @@ const BY_GUEST: Shape = Shape {
 
 #[test]
 fn by_guest_the_control_plane_comes_first_and_ordinals_count_up() {
-    insta::assert_snapshot!(text(links(), BY_GUEST));
+    insta::assert_snapshot!(text(&links(), BY_GUEST));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn by_host_machines_without_one_come_last() {
         by: By::Host,
         ..BY_GUEST
     };
-    insta::assert_snapshot!(text(links(), shape));
+    insta::assert_snapshot!(text(&links(), shape));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn wide_and_of_all_namespaces_it_shows_all_there_is() {
         namespaces: true,
         ..BY_GUEST
     };
-    insta::assert_snapshot!(text(links(), shape));
+    insta::assert_snapshot!(text(&links(), shape));
 }
 
 #[test]
@@ -131,11 +131,11 @@ fn json_tells_none_from_not_known() {
 
 #[test]
 fn the_order_in_which_objects_are_listed_does_not_matter() {
-    let backwards = links().into_iter().rev().collect();
-    assert_eq!(text(links(), BY_GUEST), text(backwards, BY_GUEST));
+    let backwards: Vec<_> = links().into_iter().rev().collect();
+    assert_eq!(text(&links(), BY_GUEST), text(&backwards, BY_GUEST));
 }
 
 #[test]
 fn nothing_is_printed_of_no_machines() {
-    assert_eq!(text(Vec::new(), BY_GUEST), "");
+    assert_eq!(text(&[], BY_GUEST), "");
 }
