@@ -168,6 +168,13 @@ pub enum MaintenanceState {
     Gone,
 }
 
+impl MaintenanceState {
+    /// It is on the host still.
+    pub const fn is_on_host(self) -> bool {
+        matches!(self, Self::Waiting | Self::Leaving | Self::Stuck)
+    }
+}
+
 /// Types of conditions on a HostMaintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaintenanceCondition {

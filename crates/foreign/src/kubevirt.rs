@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
@@ -97,36 +96,6 @@ pub struct VirtualMachineInstanceStatus {
     /// QoS class of the launcher Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_class: Option<String>,
-    /// The last live migration, under way or over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub migration_state: Option<MigrationState>,
-}
-
-/// A live migration as KubeVirt reports it on the instance.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct MigrationState {
-    /// UID of the VirtualMachineInstanceMigration that asked for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub migration_uid: Option<String>,
-    /// Host that the instance leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_node: Option<String>,
-    /// Host that it goes to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target_node: Option<String>,
-    /// When memory began to be copied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_timestamp: Option<Time>,
-    /// It succeeded.
-    #[serde(default)]
-    pub completed: bool,
-    /// It failed, and the instance runs on where it was.
-    #[serde(default)]
-    pub failed: bool,
-    /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure_reason: Option<String>,
 }
 
 /// A network interface of a running machine.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use guestcluster_api::host_maintenance::MaintenanceState;
 use guestcluster_api::spec::Profile;
 use guestcluster_api::{ConditionType, GuestCluster, labels};
 use guestcluster_planner::chain::{self, Objects};
@@ -24,7 +23,9 @@ pub fn register(
     metrics.collect(move |sink| {
         maintenances.fold((), |(), one| {
             let machines = one.status.iter().flat_map(|status| &status.machines);
-            let left = machines.filter(|machine| is_on_host(machine.state)).count();
+            let left = machines
+                .filter(|machine| machine.state.is_on_host())
+                .count();
             let left = u32::try_from(left).unwrap_or(u32::MAX);
             sink.gauge(
                 "maintenance_machines_left",
@@ -104,13 +105,6 @@ fn machines(sink: &mut Sink<'_>, stores: &Stores) {
         let help = "A machine's VM and launcher Pod, and the host and zone in which it runs";
         sink.gauge("machine_info", help, &labels, 1.0);
     }
-}
-
-const fn is_on_host(state: MaintenanceState) -> bool {
-    matches!(
-        state,
-        MaintenanceState::Waiting | MaintenanceState::Leaving | MaintenanceState::Stuck
-    )
 }
 
 /// What foresight and the detector of shared hosts say.

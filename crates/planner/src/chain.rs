@@ -120,7 +120,8 @@ fn is_end(phase: Option<&str>) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-fn is_over(pod: &LauncherPod) -> bool {
+/// A launcher Pod that is over has let go of its machine's disks.
+pub fn is_over(pod: &LauncherPod) -> bool {
     is_end(pod.status.phase.as_deref())
 }
 
@@ -128,13 +129,15 @@ fn is_on(pod: &LauncherPod, host: Option<&str>) -> bool {
     host.is_some() && pod.spec.node_name.as_deref() == host
 }
 
-/// Of several, the one on the instance's host; then one that stays, and the one that was made last.
-fn launcher<'a>(pods: &[&'a LauncherPod], host: Option<&str>) -> Option<&'a LauncherPod> {
+/// Of an instance's launcher Pods the one that it runs in: the one on its host, since during a live
+/// migration there is another on the host that it goes to, and after it one on the host that it left;
+/// else one that stays, and of several the one that was made last.
+pub fn launcher<'a>(pods: &[&'a LauncherPod], host: Option<&str>) -> Option<&'a LauncherPod> {
     let rank = |pod: &&LauncherPod| {
         let meta = pod.meta();
         let made = meta.creation_timestamp.as_ref().map(|time| time.0);
         let stays = meta.deletion_timestamp.is_none();
-        (is_on(pod, host), stays, made, pod.name_any())
+        (is_on(pod, host), stays, made)
     };
     pods.iter().copied().max_by_key(rank)
 }

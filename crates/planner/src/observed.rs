@@ -250,8 +250,6 @@ pub struct Instance {
     pub launcher: Option<Launcher>,
     /// Whether it can move to another host while it runs.
     pub migratable: Migratable,
-    /// Its last live migration, under way or over.
-    pub migration: Option<Migration>,
 }
 
 /// Whether an instance can move to another host while it runs, as KubeVirt judges it.
@@ -264,33 +262,6 @@ pub enum Migratable {
     /// KubeVirt has not said yet.
     #[default]
     Unknown,
-}
-
-/// A live migration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Migration {
-    /// UID of the VirtualMachineInstanceMigration that asked for it.
-    pub uid: Option<String>,
-    /// Host that the instance leaves.
-    pub source: Option<String>,
-    /// Host that it goes to.
-    pub target: Option<String>,
-    /// When its memory began to be copied.
-    pub started: Option<Timestamp>,
-    /// How far it is.
-    pub state: MigrationState,
-}
-
-/// How far a live migration is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum MigrationState {
-    /// Under way.
-    #[default]
-    Running,
-    /// The instance runs on the target.
-    Completed,
-    /// The instance runs on where it was; the text says why.
-    Failed(String),
 }
 
 /// The Pod that an instance runs in.

@@ -2,6 +2,8 @@
 
 mod conditions;
 
+pub(crate) use conditions::dated;
+
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_api::spec::Topology;

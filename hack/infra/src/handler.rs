@@ -51,24 +51,35 @@ pub async fn run(host: Arc<Host>, centre: Arc<DataCentre>) {
 
 /// Keeps a keeper for every instance on the host.
 async fn keep_all(host: Arc<Host>, centre: Arc<DataCentre>) {
+    let is_here = |instance: &DynamicObject| node(instance) == Some(&host.name);
+    each(&centre, is_here, |feed| {
+        let (host, centre) = (host.clone(), centre.clone());
+        Keeper { host, centre, feed }.keep()
+    })
+    .await;
+}
+
+/// Gives every instance a worker for as long as it `concerns` this host.
+async fn each<F>(
+    centre: &DataCentre,
+    concerns: impl Fn(&DynamicObject) -> bool,
+    work: impl Fn(InstanceFeed) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     let mut feed = centre.instances.subscribe();
     let mut known: HashMap<String, watch::Sender<Arc<DynamicObject>>> = HashMap::new();
     let mut workers = JoinSet::new();
     while let Some(change) = feed.recv().await {
         match change {
-            Change::Applied(instance) if node(&instance) == Some(&host.name) => {
+            Change::Applied(instance) if concerns(&instance) => {
                 let uid = instance.uid().unwrap_or_default();
                 if let Some(sender) = known.get(&uid) {
                     sender.send_replace(instance);
                 } else {
                     let (sender, receiver) = watch::channel(instance);
                     known.insert(uid, sender);
-                    let keeper = Keeper {
-                        host: host.clone(),
-                        centre: centre.clone(),
-                        feed: receiver,
-                    };
-                    workers.spawn(keeper.keep());
+                    workers.spawn(work(receiver));
                 }
             }
             // Gone, or moved to another host.

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use guestcluster_api::{GuestCluster, labels};
 use guestcluster_foreign::core::LauncherPod;
 use guestcluster_foreign::kubevirt::VirtualMachineInstance;
-use guestcluster_planner::maintenance;
 use guestcluster_planner::observed::{Holding, Host, Infra, Meta, Observed, Usage};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Wanted, render};
+use guestcluster_planner::{chain, maintenance};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::monotonic;
 use kube::api::ObjectMeta;
@@ -85,18 +85,14 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
     }
 }
 
-/// Of an instance's launcher Pods the one that it runs in: during a live migration there is another
-/// on the host that it goes to, and after it one on the host that it left. On one host the last one
-/// counts.
 fn launcher_of<'a>(
     instance: &VirtualMachineInstance,
     pods: &'a [Arc<LauncherPod>],
 ) -> Option<&'a LauncherPod> {
     let status = instance.status.as_ref();
-    let host = status.and_then(|status| status.node_name.as_ref());
-    let runs_in = |pod: &&Arc<LauncherPod>| host.is_some() && pod.spec.node_name.as_ref() == host;
-    let own = pods.iter().rev().find(runs_in).or_else(|| pods.last());
-    own.map(AsRef::as_ref)
+    let host = status.and_then(|status| status.node_name.as_deref());
+    let pods: Vec<_> = pods.iter().map(AsRef::as_ref).collect();
+    chain::launcher(&pods, host)
 }
 
 /// Launcher Pods by machine, in the order in which they were made.
@@ -223,7 +219,7 @@ fn infra(stores: &Stores, settings: &Settings, subject: &Subject<'_>) -> Infra {
             .iter()
             .find(|class| is_default(class.annotations()))
             .map(|class| class.name_any()),
-        hosts: hosts.iter().map(|host| convert::host(host)).collect(),
+        hosts: self::hosts(stores),
         usage: usage(stores),
         emptied: maintenance::emptied(stores.maintenances.all().iter().map(AsRef::as_ref)),
         holdings: holdings(stores, key, uid),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use guestcluster_api::{HostMaintenance, labels};
 use guestcluster_foreign::core::LauncherPod;
+use guestcluster_planner::chain;
 use guestcluster_planner::maintenance::{Node, Request, Seat, Seen, word};
 use guestcluster_shell::NamespacedName;
 use kube::ResourceExt;
@@ -73,11 +74,8 @@ fn seats(stores: &Stores, object: &HostMaintenance, host: &str) -> Vec<Seat> {
     all.into_iter().map(seat).collect()
 }
 
-/// A Pod that is over has let go of its machine's disks.
 fn is_on(pod: &LauncherPod, host: &str) -> bool {
-    let phase = pod.status.phase.as_deref();
-    let is_over = matches!(phase, Some("Succeeded" | "Failed"));
-    pod.spec.node_name.as_deref() == Some(host) && !is_over
+    pod.spec.node_name.as_deref() == Some(host) && !chain::is_over(pod)
 }
 
 /// Namespace, guest and name of a launcher Pod's machine.

@@ -110,7 +110,7 @@ fn names_wanted(context: &Context<'_>, draft: &mut Draft, pool: &Pool) -> Names 
     }
 }
 
-fn count(number: usize) -> u32 {
+pub(super) fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 

@@ -252,8 +252,9 @@ pub(super) fn no_other_host(context: &Context<'_>, machine: &MachineView<'_>) ->
     }
 }
 
-/// Whether one more machine of the pool finds one of these hosts.
-fn room(
+/// Whether one more machine of the pool finds one of these hosts, or at least one in the place of the
+/// machine that leaves.
+pub(super) fn room(
     context: &Context<'_>,
     (pool, machines): (&Pool, &[&MachineView<'_>]),
     (hosts, leaving): (&[Host], &str),

@@ -10,6 +10,7 @@ use guestcluster_api::spec::CapacityPolicy;
 use guestcluster_api::{Reason, names};
 use k8s_openapi::jiff::SignedDuration;
 
+use super::machines::count;
 use super::{Context, Draft};
 use crate::foresight::{Fleet, FleetMachine, Foresight, newcomer, sentence};
 use crate::machines::{MachineView, Phase};
@@ -143,8 +144,4 @@ fn newcomers(context: &Context<'_>, pool: &Pool, more: u32) -> Vec<FleetMachine>
     names
         .map(|name| newcomer(context.wanted, pool, &name))
         .collect()
-}
-
-fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -4,11 +4,12 @@ use guestcluster_api::host_maintenance::{
     HostMaintenanceStatus, MaintenanceCondition, MaintenanceMachine, MaintenancePhase,
     MaintenanceReason as Reason, MaintenanceState,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Request, Seen, Stage};
 use crate::foresight::Foresight;
+use crate::report::dated;
 
 /// How many machines a message names.
 const NAMED: usize = 5;
@@ -117,13 +118,7 @@ fn verdict(facts: &Facts<'_>) -> Verdict {
 /// A host that is being emptied, or is empty.
 fn emptying(facts: &Facts<'_>, warning: Option<&str>) -> Verdict {
     let host = &facts.request.host;
-    let on_host = |state| {
-        matches!(
-            state,
-            MaintenanceState::Waiting | MaintenanceState::Leaving | MaintenanceState::Stuck
-        )
-    };
-    let left = count(facts, on_host);
+    let left = count(facts, MaintenanceState::is_on_host);
     let starting = count(facts, |state| state == MaintenanceState::Starting);
     let stuck = named(facts, MaintenanceState::Stuck);
     let stuck_count = count(facts, |state| state == MaintenanceState::Stuck);
@@ -226,18 +221,9 @@ fn conditions(facts: &Facts<'_>, verdict: &Verdict, previous: &[Condition]) -> V
     let built = MaintenanceCondition::ALL.into_iter().map(|type_| {
         let (truth, (reason, message)) = each(type_);
         let status = if truth { "True" } else { "False" };
-        let before = previous
-            .iter()
-            .find(|c| c.type_ == type_.as_str() && c.status == status);
-        Condition {
-            type_: type_.as_str().to_owned(),
-            status: status.to_owned(),
-            reason: reason.as_str().to_owned(),
-            message,
-            last_transition_time: before
-                .map_or(Time(facts.now), |c| c.last_transition_time.clone()),
-            observed_generation: Some(facts.request.generation),
-        }
+        let told = (status, reason.as_str(), message);
+        let since = (facts.request.generation, previous, facts.now);
+        dated(type_.as_str(), told, since)
     });
     built.collect()
 }

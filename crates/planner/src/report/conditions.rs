@@ -121,7 +121,17 @@ fn steady(type_: ConditionType, verdict: Verdict, previous: &[Condition]) -> Ver
 
 fn condition(
     type_: ConditionType,
-    (truth, reason, mut message): Verdict,
+    (truth, reason, message): Verdict,
+    since: (i64, &[Condition], Timestamp),
+) -> Condition {
+    let told = (truth.as_str(), reason.as_str(), message);
+    dated(type_.as_str(), told, since)
+}
+
+/// A condition with this status, reason and message, which dates from when its status was first so.
+pub(crate) fn dated(
+    type_: &str,
+    (status, reason, mut message): (&str, &str, String),
     (generation, previous, now): (i64, &[Condition], Timestamp),
 ) -> Condition {
     if message.len() > MESSAGE_LIMIT {
@@ -131,14 +141,13 @@ fn condition(
         message.truncate(end.unwrap_or_default());
         message.push('…');
     }
-    let status = truth.as_str();
     let before = previous
         .iter()
-        .find(|c| c.type_ == type_.as_str() && c.status == status);
+        .find(|c| c.type_ == type_ && c.status == status);
     Condition {
-        type_: type_.as_str().to_owned(),
+        type_: type_.to_owned(),
         status: status.to_owned(),
-        reason: reason.as_str().to_owned(),
+        reason: reason.to_owned(),
         message,
         last_transition_time: before.map_or(Time(now), |c| c.last_transition_time.clone()),
         observed_generation: Some(generation),

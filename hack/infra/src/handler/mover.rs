@@ -1,6 +1,5 @@
 //! Takes a host's part in every move of an instance from or to it.
 
-use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -8,44 +7,21 @@ use anyhow::Context;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::Value;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::migration::{Facts, Step, next, write};
-use super::{InstanceFeed, RETRY, now, replace};
+use super::{InstanceFeed, RETRY, each, now, replace};
 use crate::data_centre::DataCentre;
 use crate::faults::{MigrationFault, Target};
 use crate::hosts::Host;
-use crate::informer::Change;
 
 /// Runs until it is dropped.
 pub async fn run(host: Arc<Host>, centre: Arc<DataCentre>) {
-    let mut feed = centre.instances.subscribe();
-    let mut known: HashMap<String, watch::Sender<Arc<DynamicObject>>> = HashMap::new();
-    let mut workers = JoinSet::new();
-    while let Some(change) = feed.recv().await {
-        match change {
-            Change::Applied(instance) if moves(&instance, &host.name) => {
-                let uid = instance.uid().unwrap_or_default();
-                if let Some(sender) = known.get(&uid) {
-                    sender.send_replace(instance);
-                } else {
-                    let (sender, receiver) = watch::channel(instance);
-                    known.insert(uid, sender);
-                    let mover = Mover {
-                        host: host.clone(),
-                        centre: centre.clone(),
-                        feed: receiver,
-                    };
-                    workers.spawn(mover.work());
-                }
-            }
-            Change::Applied(instance) | Change::Deleted(instance) => {
-                known.remove(&instance.uid().unwrap_or_default());
-            }
-        }
-        while workers.try_join_next().is_some() {}
-    }
+    let concerns = |instance: &DynamicObject| moves(instance, &host.name);
+    each(&centre, concerns, |feed| {
+        let (host, centre) = (host.clone(), centre.clone());
+        Mover { host, centre, feed }.work()
+    })
+    .await;
 }
 
 /// Whether the instance moves, or has moved, from or to this host.

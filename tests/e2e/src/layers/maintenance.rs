@@ -14,6 +14,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use super::hosts;
 use crate::cluster::Cluster;
 use crate::guest::kill_operators;
 use crate::prober::Prober;
@@ -240,12 +241,6 @@ async fn moves_to(
     }
     moved?;
     guest.is_whole_with(3, 0).await
-}
-
-async fn hosts(stage: &Stage) -> anyhow::Result<BTreeSet<String>> {
-    let api = Api::<HostNode>::all(stage.client());
-    let hosts = api.list(&ListParams::default()).await?.items.into_iter();
-    Ok(hosts.map(|host| host.name_any()).collect())
 }
 
 async fn is_cordoned(stage: &Stage, host: &str) -> anyhow::Result<bool> {

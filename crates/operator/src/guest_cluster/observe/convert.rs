@@ -1,6 +1,6 @@
 //! From objects as the API server shows them to what a plan looks at.
 
-mod migration;
+mod migratable;
 
 use std::collections::BTreeMap;
 
@@ -132,8 +132,7 @@ pub(super) fn instance(
         } else {
             refused.or_else(|| launcher.and_then(unschedulable))
         },
-        migratable: migration::migratable(&status.conditions),
-        migration: status.migration_state.map(migration::migration),
+        migratable: migratable::migratable(&status.conditions),
         phase: status.phase.unwrap_or_default(),
         host: status.node_name,
         evicted_from: status.evacuation_node_name.filter(|host| !host.is_empty()),

@@ -8,12 +8,11 @@ use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_api::spec::{CoLocation, Profile};
-use guestcluster_placement::{Replacement, Rollout, rollout};
+use guestcluster_placement::{Rollout, reasons};
 
 use super::choice::{has_begun, of_role};
-use crate::decide::{Context, Draft};
+use crate::decide::{Context, Draft, rollout};
 use crate::machines::MachineView;
-use crate::observed::Holding;
 use crate::wanted::Wanted;
 
 /// Hosts that carry several control-plane machines which stay there, where none may.
@@ -86,26 +85,10 @@ fn another_host(context: &Context<'_>, machine: &MachineView<'_>) -> Result<(), 
     let Some(pool) = context.wanted.pool(names::CONTROL_PLANE_POOL) else {
         return Err("there is no control-plane pool".to_owned());
     };
-    let infra = &context.seen.infra;
-    let of_pool = |holding: &&Holding| {
-        let holder = context.machines.get(&holding.machine);
-        holder.is_some_and(|holder| holder.role == Role::ControlPlane)
-    };
-    let held: Vec<Holding> = infra.holdings.iter().filter(of_pool).cloned().collect();
-    let answer = rollout(&Replacement {
-        hosts: &infra.hosts,
-        usage: &infra.usage,
-        requirements: &pool.requirements,
-        requests: &pool.requests(),
-        held: &held,
-        apart: true,
-        waiting: &[],
-        leaving: &machine.name,
-    });
-    match answer {
+    let machines = rollout::counted(context, &pool.name);
+    let hosts = (&*context.seen.infra.hosts, &*machine.name);
+    match rollout::room(context, (pool, &machines), hosts) {
         Rollout::Surge { .. } => Ok(()),
-        Rollout::DeleteFirst { why, .. } | Rollout::Neither { why } => {
-            Err(guestcluster_placement::reasons(&why))
-        }
+        Rollout::DeleteFirst { why, .. } | Rollout::Neither { why } => Err(reasons(&why)),
     }
 }
