@@ -27,6 +27,9 @@ pub const ENDPOINT: &str = "guestcluster.dev/endpoint";
 pub const ENDPOINT_SERVING: &str = "serving";
 /// Annotation on a launcher Pod: when its machine was taken out of the endpoint (RFC 3339).
 pub const LEFT_ENDPOINT: &str = "guestcluster.dev/left-endpoint";
+/// Annotation on a launcher Pod: its machine is not moved out of it while it runs, since that took
+/// too long.
+pub const MIGRATION_RULED_OUT: &str = "guestcluster.dev/migration-ruled-out";
 /// On a namespace: it holds guest clusters and nothing else.
 pub const GUESTS_NAMESPACE: &str = "guestcluster.dev/guests";
 /// `service` on VMs whose address inside the guest is that of their Service (masquerade binding).

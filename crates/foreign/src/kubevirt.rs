@@ -110,6 +110,34 @@ pub struct InstanceInterface {
     pub ip_address: Option<String>,
 }
 
+/// A VirtualMachineInstanceMigration: one move of an instance to another host while it runs.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "kubevirt.io",
+    version = "v1",
+    kind = "VirtualMachineInstanceMigration",
+    plural = "virtualmachineinstancemigrations",
+    namespaced,
+    status = "VirtualMachineInstanceMigrationStatus",
+    schema = "disabled",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct VirtualMachineInstanceMigrationSpec {
+    /// Name of the instance.
+    #[serde(default)]
+    pub vmi_name: String,
+}
+
+/// What KubeVirt reports of a migration.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct VirtualMachineInstanceMigrationStatus {
+    /// `Pending`, `Scheduling`, `Running`, … and at last `Succeeded` or `Failed`; absent at first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+}
+
 /// The KubeVirt installation.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(

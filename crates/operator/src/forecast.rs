@@ -18,6 +18,7 @@ use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::queue::Queue;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::{debug, error};
 
 use crate::guest_cluster::{holdings, hosts, usage};
@@ -43,8 +44,10 @@ struct Shared {
 /// A world, and what was answered of it.
 #[derive(Debug)]
 struct Known {
-    world: World,
-    answers: Answers,
+    /// The world was last found to be so.
+    taken: Instant,
+    world: Arc<World>,
+    answers: Arc<Answers>,
 }
 
 /// All that answers depend on.
@@ -87,10 +90,13 @@ impl Forecast {
         self.shared.changed.notify_one();
     }
 
-    /// Whether all machines that must have a home would find one without this host, as of a moment
-    /// ago.
-    pub fn without(&self, host: &str) -> Foresight {
-        let known = self.known().clone();
+    /// Whether all machines that must have a home would find one without this host, as the stores
+    /// showed it at this moment or later. Not known yet until somebody has looked since.
+    pub fn without(&self, host: &str, since: Instant) -> Foresight {
+        let known = self.known().clone().filter(|known| known.taken >= since);
+        if known.is_none() {
+            self.stir();
+        }
         let answer = known.and_then(|known| known.answers.hosts.get(host).cloned());
         answer.unwrap_or_default()
     }
@@ -120,15 +126,30 @@ impl Forecast {
             let begun = monotonic();
             let world = World::of(&stores, &settings);
             let former = self.known().clone();
-            if former.as_ref().is_none_or(|former| former.world != world) {
-                self.work_out(world, former.as_deref(), &queue).await;
+            match former.as_deref() {
+                Some(former) if *former.world == world => self.confirm(former, begun),
+                former => self.work_out((world, begun), former, &queue).await,
             }
             let took = monotonic().saturating_duration_since(begun);
             tokio::time::sleep(took * REST).await;
         }
     }
 
-    async fn work_out(&self, world: World, former: Option<&Known>, queue: &Queue<NamespacedName>) {
+    /// What was answered still holds.
+    fn confirm(&self, former: &Known, taken: Instant) {
+        *self.known() = Some(Arc::new(Known {
+            taken,
+            world: Arc::clone(&former.world),
+            answers: Arc::clone(&former.answers),
+        }));
+    }
+
+    async fn work_out(
+        &self,
+        (world, taken): (World, Instant),
+        former: Option<&Known>,
+        queue: &Queue<NamespacedName>,
+    ) {
         let ask = move || {
             let answers = world.fleet.ask(&world.hosts, &world.usage);
             (world, answers)
@@ -144,9 +165,13 @@ impl Forecast {
             Some(former) => answers.in_the_words_of(&former.answers),
             None => answers,
         };
-        let news = news(former.map(|former| &former.answers), &answers);
+        let news = news(former.map(|former| &*former.answers), &answers);
         debug!(short = answers.short(), guests = news.len(), "forecast");
-        *self.known() = Some(Arc::new(Known { world, answers }));
+        *self.known() = Some(Arc::new(Known {
+            taken,
+            world: Arc::new(world),
+            answers: Arc::new(answers),
+        }));
         for guest in news {
             queue.add(guest);
         }
@@ -203,8 +228,32 @@ mod tests {
     #[test]
     fn what_has_not_been_asked_is_not_known() {
         let forecast = Forecast::default();
-        assert_eq!(forecast.without("host-1"), Foresight::NotAsked);
+        assert_eq!(forecast.without("host-1", monotonic()), Foresight::NotAsked);
         assert_eq!(forecast.short(), None);
         assert!(forecast.view(&NamespacedName::new("a", "one")).is_none());
+    }
+
+    #[test]
+    fn an_answer_from_before_the_question_does_not_count() {
+        let forecast = Forecast::default();
+        let hosts = [("host-1".to_owned(), Foresight::Fits)];
+        let (taken, later) = (monotonic(), monotonic() + Duration::from_secs(1));
+        let known = Known {
+            taken,
+            world: Arc::new(World {
+                fleet: Arc::default(),
+                hosts: Vec::new(),
+                usage: Usage::default(),
+            }),
+            answers: Arc::new(Answers {
+                hosts: hosts.into(),
+                ..Answers::default()
+            }),
+        };
+        forecast.confirm(&known, taken);
+        assert_eq!(forecast.without("host-1", taken), Foresight::Fits);
+        assert_eq!(forecast.without("host-1", later), Foresight::NotAsked);
+        forecast.confirm(&known, later);
+        assert_eq!(forecast.without("host-1", later), Foresight::Fits);
     }
 }

@@ -2,12 +2,16 @@
 //!
 //! # Guarantees
 //! - Nothing is planned before the stores show our own last writes.
+//! - Whether a host may be emptied is answered from what the stores showed after the maintenance was
+//!   first seen: a host that was cordoned just before counts as cordoned.
 //! - Each write is begun only while this replica leads for longer than it may take.
 //! - Status tells of what has been done, not of what failed.
 //! - A maintenance in which nothing changes is not written to.
 
 mod observe;
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use guestcluster_api::host_maintenance::{HostMaintenanceStatus, MaintenanceCondition};
@@ -24,6 +28,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::info;
 
 use crate::error::Error;
@@ -48,10 +53,33 @@ pub struct Context {
     pub status_writer: Writer,
     /// What the loss of each host would mean.
     pub forecast: Forecast,
+    /// When each maintenance was first seen.
+    pub asked: Asked,
     /// Whether this replica leads.
     pub leader: Leader,
     /// Publishes events.
     pub events: Events,
+}
+
+/// When each maintenance was first seen.
+#[derive(Debug, Default)]
+pub struct Asked {
+    times: Mutex<BTreeMap<NamespacedName, Instant>>,
+}
+
+impl Asked {
+    fn since(&self, key: &NamespacedName) -> Instant {
+        *self.times().entry(key.clone()).or_insert_with(monotonic)
+    }
+
+    fn forget(&self, key: &NamespacedName) {
+        self.times().remove(key);
+    }
+
+    /// Each change is one insert or remove, so a panic elsewhere leaves the value whole.
+    fn times(&self) -> MutexGuard<'_, BTreeMap<NamespacedName, Instant>> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl std::fmt::Debug for Context {
@@ -70,13 +98,16 @@ impl Context {
     pub async fn reconcile(&self, key: &NamespacedName) -> Result<Requeue, Error> {
         let Some(object) = self.stores.maintenances.get(key) else {
             self.ledger.forget(key);
+            self.asked.forget(key);
             return Ok(Requeue::Gone);
         };
         if is_behind(&self.ledger, key) {
             return Ok(Requeue::After(BEHIND));
         }
         let request = Request::from(object.as_ref());
-        let seen = observe::seen(&self.stores, &self.forecast, (&object, &request));
+        let asked = self.asked.since(key);
+        let foresight = self.forecast.without(&request.host, asked);
+        let seen = observe::seen(&self.stores, foresight, (&object, &request));
         let previous = object.status.clone().unwrap_or_default();
         let now = now();
         let plan = maintenance::plan(&request, &seen, &previous, now);

@@ -156,6 +156,7 @@ fn maintenance(
         writer: Writer::new(managers::OPERATOR, CALL),
         status_writer: Writer::new(managers::STATUS, CALL),
         forecast: forecast.clone(),
+        asked: host_maintenance::Asked::default(),
         leader: leader.clone(),
         events: Events::new(client.clone(), NAME, identity),
     }

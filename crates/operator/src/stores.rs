@@ -6,7 +6,9 @@ use std::time::Duration;
 use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::{HostNode, LauncherPod, SlimService};
-use guestcluster_foreign::kubevirt::{KubeVirt, VirtualMachine, VirtualMachineInstance};
+use guestcluster_foreign::kubevirt::{
+    KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration,
+};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::freshness::Ledger;
@@ -32,6 +34,8 @@ pub struct Stores {
     pub vms: Store<VirtualMachine>,
     /// Their instances.
     pub instances: Store<VirtualMachineInstance>,
+    /// Their moves that we asked for.
+    pub migrations: Store<VirtualMachineInstanceMigration>,
     /// Disks, and golden images, which belong to no cluster.
     pub disks: Store<DataVolume>,
     /// Claims of disks.
@@ -65,6 +69,7 @@ impl Stores {
             .with(&self.clusters)
             .with(&self.vms)
             .with(&self.instances)
+            .with(&self.migrations)
             .with(&self.launchers)
             .with(&self.disks)
             .with(&self.claims)
@@ -83,6 +88,7 @@ impl Stores {
     pub fn unreadable(&self, uid: &str) -> Option<String> {
         first(&self.vms, uid)
             .or_else(|| first(&self.instances, uid))
+            .or_else(|| first(&self.migrations, uid))
             .or_else(|| first(&self.disks, uid))
             .or_else(|| first(&self.services, uid))
             .or_else(|| first(&self.slices, uid))

@@ -188,6 +188,7 @@ impl Line<'_> {
             maintenances,
             vms: self.owned(Triggers::machine, installed.kubevirt),
             instances: self.owned(Triggers::machine, installed.kubevirt),
+            migrations: self.owned(Triggers::child, installed.kubevirt),
             disks: self.disks(installed.cdi),
             claims: self.owned(Triggers::child, true),
             secrets: self.owned(Triggers::child, true),

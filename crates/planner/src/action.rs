@@ -73,6 +73,8 @@ pub enum Kind {
     VirtualMachine,
     /// `kubevirt.io/v1` VirtualMachineInstance, which we only delete: its VM makes another.
     Instance,
+    /// `kubevirt.io/v1` VirtualMachineInstanceMigration.
+    Migration,
     /// `cdi.kubevirt.io/v1beta1` DataVolume.
     DataVolume,
     /// PersistentVolumeClaim.
@@ -89,7 +91,7 @@ impl Kind {
     /// `apiVersion` of the kind.
     pub const fn api_version(self) -> &'static str {
         match self {
-            Self::VirtualMachine | Self::Instance => "kubevirt.io/v1",
+            Self::VirtualMachine | Self::Instance | Self::Migration => "kubevirt.io/v1",
             Self::DataVolume => "cdi.kubevirt.io/v1beta1",
             Self::EndpointSlice => "discovery.k8s.io/v1",
             Self::Claim | Self::Service | Self::Secret => "v1",
@@ -101,6 +103,7 @@ impl Kind {
         match self {
             Self::VirtualMachine => "VirtualMachine",
             Self::Instance => "VirtualMachineInstance",
+            Self::Migration => "VirtualMachineInstanceMigration",
             Self::DataVolume => "DataVolume",
             Self::Claim => "PersistentVolumeClaim",
             Self::Service => "Service",
@@ -278,6 +281,13 @@ pub enum Action {
         pod: Launcher,
         /// `None` puts it back; otherwise the time to note on the Pod.
         out_since: Option<Timestamp>,
+    },
+    /// Note on a launcher Pod that its machine is not moved out of it alive: it took too long.
+    RuleOutMigration {
+        /// Name of the machine.
+        machine: String,
+        /// The Pod that was seen.
+        pod: Launcher,
     },
     /// Hand over the leadership of etcd before its holder goes off.
     MoveLeader {

@@ -33,6 +33,8 @@ pub use machines::{Seat, Word, word};
 const DRAINING: SignedDuration = SignedDuration::from_secs(5);
 /// How soon to ask again whether all machines would find another host.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+/// An answer that nobody has asked for yet is there after about so long.
+const ANSWERED: SignedDuration = SignedDuration::from_secs(1);
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -222,6 +224,7 @@ pub fn plan(
     };
     let status = report::status(&facts, previous);
     let pause = match (&stage, status.phase) {
+        (Stage::Unknown, _) if seen.foresight == Foresight::NotAsked => Some(now + ANSWERED),
         (Stage::Short(_) | Stage::Unknown, _) => Some(now + ASK_AGAIN),
         (Stage::Emptying(_), Some(MaintenancePhase::Draining)) => Some(now + DRAINING),
         _ => None,

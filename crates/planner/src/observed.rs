@@ -56,6 +56,8 @@ pub struct Observed {
     pub vms: BTreeMap<String, Vm>,
     /// Their instances, by name.
     pub instances: BTreeMap<String, Instance>,
+    /// Migrations that the operator asked for, by name.
+    pub migrations: BTreeMap<String, Migration>,
     /// Names that our next objects need and that others hold, with what holds them.
     pub taken: BTreeMap<String, String>,
     /// Other clusters of the namespace use the golden image too.
@@ -264,6 +266,29 @@ pub enum Migratable {
     Unknown,
 }
 
+/// A VirtualMachineInstanceMigration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Migration {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub meta: Meta,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+/// How far a migration is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// It has not ended.
+    #[default]
+    Moves,
+    /// The machine runs at the target.
+    Succeeded,
+    /// The machine runs where it ran.
+    Failed,
+}
+
 /// The Pod that an instance runs in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Launcher {
@@ -275,6 +300,8 @@ pub struct Launcher {
     pub serving: bool,
     /// When it was taken out of the endpoint.
     pub out_since: Option<Timestamp>,
+    /// The machine is not moved out of it alive any more.
+    pub migration_ruled_out: bool,
 }
 
 /// The guest as its API shows it.

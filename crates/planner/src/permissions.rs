@@ -78,6 +78,12 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "kubevirt.io",
+        &["virtualmachineinstancemigrations"],
+        &["get", "list", "watch", "create", "delete"],
+        "move machines to other hosts while they run",
+    ),
+    rule(
+        "kubevirt.io",
         &["kubevirts"],
         WATCH,
         "the installed release",

@@ -4,11 +4,13 @@
 mod disk;
 mod flannel;
 mod machine;
+mod migration;
 mod service;
 
 pub use disk::{etcd_disk, golden, golden_name, retained_labels, root_disk};
 pub use flannel::{cni_digest, flannel};
 pub use machine::{configuration_digest, firmware_uuid, template_hash, vm};
+pub use migration::{migration, migration_name};
 pub use service::{address_service, address_slice, endpoint_digest, endpoint_service};
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! What a HostMaintenance does and says, situation by situation.
 
+#[path = "maintenance/alive.rs"]
+mod alive;
 #[path = "maintenance/coordinator.rs"]
 mod coordinator;
 

@@ -5,6 +5,7 @@
 //! [`Step::Reconcile`] says so. What must hold at any moment is checked at every action
 //! (`laws.rs`); what was broken is collected in [`World::broken`], with the log beside it.
 
+mod alive;
 mod boot;
 mod guest;
 mod key;
@@ -46,6 +47,10 @@ pub enum Fault {
     ClonesHang,
     /// Nobody gives addresses to Services of type LoadBalancer.
     NoBalancer,
+    /// Migrations never end.
+    MigrationsHang,
+    /// Migrations fail.
+    MigrationsFail,
     /// Nobody reaches the guest's API and etcd from outside.
     GuestCut,
 }

@@ -2,6 +2,7 @@
 //! one, hosts that are emptied, and what the infrastructure's API server refuses.
 
 mod admission;
+mod alive;
 mod chain;
 mod co_location;
 mod maintenance;
@@ -27,7 +28,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         scenario!(maintenance::a_host_is_emptied_without_a_lost_request),
         scenario!(maintenance::a_maintenance_can_be_called_off_and_waits_for_a_host),
-        scenario!(chain::a_moved_machine_is_shown_where_it_runs),
+        scenario!(alive::machines_leave_an_emptied_host_while_they_run, faults),
     ]
 }
 

@@ -141,6 +141,7 @@ impl Context {
             Action::SetServing { pod, out_since, .. } => {
                 self.set_serving(round, pod, *out_since).await
             }
+            Action::RuleOutMigration { pod, .. } => self.rule_out_migration(round, pod).await,
             Action::MoveLeader { from, to } => self.move_leader(round, from, *to).await,
             Action::MintAuthority {
                 authority,
@@ -233,6 +234,7 @@ impl Context {
             | Action::RetainDisk { .. }
             | Action::RecordDeparture { .. }
             | Action::SetServing { .. }
+            | Action::RuleOutMigration { .. }
             | Action::MoveLeader { .. }
             | Action::RemoveEtcdMember { .. } => Err(Error::Malformed(format!(
                 "{} is no change of a guest",
@@ -326,6 +328,7 @@ fn names_of(action: &Action, cluster: &str) -> Vec<String> {
         | Action::ApplyCni { .. }
         | Action::RecordDeparture { .. }
         | Action::SetServing { .. }
+        | Action::RuleOutMigration { .. }
         | Action::MoveLeader { .. }
         | Action::SetDrain { .. }
         | Action::Evict { .. }

@@ -78,6 +78,10 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
         claims: convert::by_name(&of_cluster(&stores.claims, key, uid), convert::meta),
         vms: convert::by_name(&of_cluster(&stores.vms, key, uid), convert::vm),
         instances: convert::by_name(&of_cluster(&stores.instances, key, uid), instance),
+        migrations: convert::by_name(
+            &of_cluster(&stores.migrations, key, uid),
+            convert::migration,
+        ),
         image_shared: subject.wanted.identity.deleting && image_shared(stores, subject),
         stale_images: stale_images(stores, &key.namespace),
         disks,

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use guestcluster_api::{HostMaintenance, labels};
 use guestcluster_foreign::core::LauncherPod;
 use guestcluster_planner::chain;
+use guestcluster_planner::foresight::Foresight;
 use guestcluster_planner::maintenance::{Node, Request, Seat, Seen, word};
 use guestcluster_shell::NamespacedName;
 use kube::ResourceExt;
 
 use super::cordoned_by;
-use crate::forecast::Forecast;
 use crate::stores::{Stores, cluster_of};
 
 /// How KubeVirt calls the Pods that virtual machines run in.
@@ -18,7 +18,7 @@ const LAUNCHER: &str = "virt-launcher-";
 
 pub(super) fn seen(
     stores: &Stores,
-    forecast: &Forecast,
+    foresight: Foresight,
     (object, request): (&HostMaintenance, &Request),
 ) -> Seen {
     let host = &*request.host;
@@ -32,7 +32,7 @@ pub(super) fn seen(
         before: before(stores, object),
         machines: seats(stores, object, host),
         foreign: foreign(stores, host),
-        foresight: forecast.without(host),
+        foresight,
     }
 }
 

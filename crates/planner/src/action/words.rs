@@ -1,6 +1,6 @@
 //! What is said of an action, and what it may cost.
 
-use super::{Action, Kind, Victim};
+use super::{Action, Kind, Object, Victim};
 
 impl Action {
     /// Name for events, metrics and logs.
@@ -24,6 +24,7 @@ impl Action {
             Self::UpgradeAddons { .. } => "UpgradeAddons",
             Self::RecordDeparture { .. } => "RecordDeparture",
             Self::SetServing { .. } => "SetServing",
+            Self::RuleOutMigration { .. } => "RuleOutMigration",
             Self::MoveLeader { .. } => "MoveLeader",
             Self::SetDrain { .. } => "SetDrain",
             Self::Evict { .. } => "Evict",
@@ -39,6 +40,10 @@ impl Action {
         matches!(
             self,
             Self::RemoveEtcdMember { .. }
+                | Self::Create(Object {
+                    kind: Kind::Migration,
+                    ..
+                })
                 | Self::Delete {
                     object: Victim {
                         kind: Kind::VirtualMachine | Kind::Instance,
@@ -79,6 +84,7 @@ impl Action {
                 Some(_) => format!("{machine} leaves the endpoint"),
                 None => format!("{machine} enters the endpoint"),
             },
+            Self::RuleOutMigration { machine, .. } => format!("no migration of {machine}"),
             Self::MoveLeader { from, to } => format!("leadership of {from} to {to:x}"),
             Self::SetDrain { node, since, .. } => match since {
                 Some(_) => format!("drain of guest Node {node} begins"),

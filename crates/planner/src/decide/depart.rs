@@ -13,9 +13,11 @@
 //!    repair it.
 //! 5. What runs on a dead host may still run: a worker there is left alone until its host is fenced.
 //!    A control-plane machine is replaced, because a member that etcd has removed can do no harm.
-//! 6. A host that a HostMaintenance empties keeps a machine that no other host takes, unless the
+//! 6. A machine that comes back moves while it runs, if it can (`alive.rs`).
+//! 7. A host that a HostMaintenance empties keeps a machine that no other host takes, unless the
 //!    maintenance allows that it waits.
 
+mod alive;
 mod choice;
 mod drain;
 mod emptied;
@@ -100,6 +102,7 @@ pub(super) fn replaces(context: &Context<'_>, machine: &MachineView<'_>) -> bool
 
 /// Undoes what was done to a machine that does not leave after all, or is back.
 fn bring_back(context: &Context<'_>, draft: &mut Draft, machine: &MachineView<'_>) {
+    alive::stay(context, draft, machine);
     steps::enter_endpoint(draft, machine);
     let waits = emptied::is_asked_away(context, machine);
     let guest = context.seen.guest.known();

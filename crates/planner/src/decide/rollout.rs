@@ -242,14 +242,24 @@ fn where_to(context: &Context<'_>, pool: &Pool, machines: &[&MachineView<'_>]) -
 
 /// Why no host but its own takes a machine as it is now; `None` if one does.
 pub(super) fn no_other_host(context: &Context<'_>, machine: &MachineView<'_>) -> Option<String> {
+    match elsewhere(context, machine)? {
+        Rollout::Surge { .. } | Rollout::DeleteFirst { .. } => None,
+        Rollout::Neither { why } => Some(reasons(&why)),
+    }
+}
+
+/// Whether another host takes a machine as it is now while it still is where it is.
+pub(super) fn has_target(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
+    matches!(elsewhere(context, machine), Some(Rollout::Surge { .. }))
+}
+
+/// Whether one more machine like this one, or it itself, finds a host other than its own.
+fn elsewhere(context: &Context<'_>, machine: &MachineView<'_>) -> Option<Rollout> {
     let (own, pool) = (machine.host()?, context.wanted.pool(&machine.pool)?);
     let hosts = context.seen.infra.hosts.iter();
     let others: Vec<Host> = hosts.filter(|host| host.name != own).cloned().collect();
     let machines = counted(context, &pool.name);
-    match room(context, (pool, &machines), (&others, &machine.name)) {
-        Rollout::Surge { .. } | Rollout::DeleteFirst { .. } => None,
-        Rollout::Neither { why } => Some(reasons(&why)),
-    }
+    Some(room(context, (pool, &machines), (&others, &machine.name)))
 }
 
 /// Whether one more machine of the pool finds one of these hosts, or at least one in the place of the

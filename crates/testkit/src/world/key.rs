@@ -102,6 +102,16 @@ impl World {
         for (name, instance) in &objects.instances {
             self.write_instance(name, instance, to);
         }
+        for (name, transfer) in &objects.migrations {
+            let (migration, target) = (&transfer.migration, &transfer.target);
+            (
+                name,
+                migration.progress as u8,
+                migration.meta.deleting,
+                target,
+            )
+                .hash(to);
+        }
         (&self.hosts_down, &self.draining, &self.frozen).hash(to);
         self.emptied.hash(to);
         self.images.hash(to);
@@ -113,7 +123,13 @@ impl World {
         (instance.meta.deleting, &instance.unschedulable).hash(to);
         let launcher = instance.launcher.as_ref();
         let glows = |time| self.now.duration_since(time) < AFTERGLOW;
-        let out = launcher.map(|pod| (pod.serving, pod.out_since.map(glows)));
+        let out = launcher.map(|pod| {
+            (
+                pod.serving,
+                pod.out_since.map(glows),
+                pod.migration_ruled_out,
+            )
+        });
         let boots = self.machines.get(name).is_none_or(Machine::has_not_joined);
         let made = instance.meta.created.filter(|_| boots);
         (out, made.map(|made| self.minutes_since(made, 31))).hash(to);

@@ -16,6 +16,7 @@ impl World {
         self.stop_instances();
         self.start_instances();
         self.move_instances();
+        self.migrate_machines();
         self.balance();
     }
 
@@ -222,7 +223,7 @@ impl World {
                     name: format!("virt-launcher-{name}-{}", self.id()),
                     meta: self.new_meta(None, None),
                     serving: true,
-                    out_since: None,
+                    ..Launcher::default()
                 };
                 let migratable = self.judge();
                 if let Some(instance) = self.objects.instances.get_mut(name) {
@@ -248,17 +249,6 @@ impl World {
         }
     }
 
-    /// The machine moves to another host while it runs: another Pod, another address.
-    pub fn migrate(&mut self, name: &str) {
-        let address = format!("10.77.0.{}", self.id());
-        let free = self.free_host(name);
-        if let Some(instance) = self.objects.instances.get_mut(name) {
-            instance.host = free.or(instance.host.take());
-            instance.address = Some(address);
-        }
-        self.note(format!("{name} moves while it runs"));
-    }
-
     fn set_phase(&mut self, name: &str, phase: &str) {
         if let Some(instance) = self.objects.instances.get_mut(name) {
             phase.clone_into(&mut instance.phase);
@@ -280,21 +270,26 @@ impl World {
         }
     }
 
-    /// Required anti-affinity: no two control-plane machines on one host.
     pub(super) fn free_host(&self, name: &str) -> Option<String> {
+        self.free_hosts(name).into_iter().next()
+    }
+
+    /// Required anti-affinity: no two control-plane machines on one host.
+    pub(super) fn free_hosts(&self, name: &str) -> Vec<String> {
         let control_plane = |machine: &str| role_of(machine) == Role::ControlPlane;
         let taken = |host: &str| {
-            control_plane(name)
-                && self.objects.instances.iter().any(|(other, instance)| {
-                    control_plane(other) && instance.host.as_deref() == Some(host)
-                })
+            control_plane(name) && self.is_target(host)
+                || control_plane(name)
+                    && self.objects.instances.iter().any(|(other, instance)| {
+                        control_plane(other) && instance.host.as_deref() == Some(host)
+                    })
         };
         let fits = |host: &&guestcluster_planner::observed::Host| {
             let closed = self.hosts_down.contains(&host.name) || self.is_cordoned(&host.name);
             !closed && !taken(&host.name)
         };
-        let host = self.infra.hosts.iter().find(fits);
-        host.map(|host| host.name.clone())
+        let hosts = self.infra.hosts.iter().filter(fits);
+        hosts.map(|host| host.name.clone()).collect()
     }
 
     /// Gives the endpoint Service an address.

@@ -1,8 +1,9 @@
 //! What must hold at any moment, whatever happens.
 
+mod moving;
 mod pace;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use guestcluster_api::labels::Role;
 use guestcluster_api::{labels, names};
@@ -96,6 +97,8 @@ impl World {
                 self.check_address(wanted, recipe);
             }
             Action::ScrubUserData { machine, .. } => self.check_scrub(machine),
+            // A machine stays where it is.
+            Action::Delete { object, .. } if object.kind == Kind::Migration => {}
             Action::Delete { object, .. } if !wanted.identity.deleting => {
                 self.check_delete(seen, object);
             }
@@ -160,6 +163,9 @@ impl World {
             self.complain(format!("{machine} got another disk under its old name"));
         }
         self.check_name(&object.body["metadata"]);
+        if let Some(machine) = machine.filter(|_| object.kind == Kind::Migration) {
+            self.check_migration(machine);
+        }
     }
 
     /// A name is recorded before its first object, and used once.
@@ -290,43 +296,15 @@ impl World {
         }
     }
 
-    /// A machine goes off for a while: only from a host that is being drained or that it
-    /// shares with another of the control plane, out of the endpoint,
-    /// without leading.
-    fn check_move(&mut self, machine: &str) {
-        let evicted = |i: &guestcluster_planner::observed::Instance| {
-            i.evicted_from.is_some() || self.was_emptied(i.host.as_ref())
-        };
-        let is_evicted = self.objects.instances.get(machine).is_some_and(evicted);
-        if !is_evicted && !shares_host(&self.objects.instances, machine) {
-            self.complain(format!(
-                "{machine} was stopped though its host is not drained"
-            ));
-        }
-        self.check_prepared(machine);
-    }
-
-    /// Whoever can be spared serves nobody any more when it goes.
-    fn check_prepared(&mut self, machine: &str) {
-        if role_of(machine) == Role::Worker || self.guest.members.len() < 2 {
-            return;
-        }
-        let leads = self
-            .leader()
-            .is_some_and(|leader| leader.machine == machine);
-        if leads {
-            self.complain(format!("{machine} went while it led etcd"));
-        }
-        if self.is_served(machine) {
-            self.complain(format!("{machine} went while the endpoint led to it"));
-        }
-    }
-
     fn machine_of(&self, object: &Victim) -> Option<String> {
         let objects = &self.objects;
         let meta = match object.kind {
             Kind::VirtualMachine => objects.vms.get(&object.name).map(|o| &o.meta),
             Kind::Instance => objects.instances.get(&object.name).map(|o| &o.meta),
+            Kind::Migration => objects
+                .migrations
+                .get(&object.name)
+                .map(|t| &t.migration.meta),
             Kind::DataVolume => objects.disks.get(&object.name).map(|o| &o.meta),
             Kind::Claim => objects.claims.get(&object.name),
             Kind::Service => objects.services.get(&object.name).map(|o| &o.meta),
@@ -392,16 +370,4 @@ impl World {
             self.complain(format!("{name} initialises a guest that was there before"));
         }
     }
-}
-
-/// Another control-plane machine is on its host, as somebody bound them by hand.
-fn shares_host(
-    instances: &BTreeMap<String, guestcluster_planner::observed::Instance>,
-    machine: &str,
-) -> bool {
-    let host = |name: &str| instances.get(name).and_then(|i| i.host.as_ref());
-    let is_member = |name: &str| role_of(name) == Role::ControlPlane;
-    let shares =
-        |other: &String| other != machine && is_member(other) && host(other) == host(machine);
-    host(machine).is_some() && is_member(machine) && instances.keys().any(shares)
 }

@@ -39,6 +39,11 @@ impl World {
             claims: objects.claims.clone(),
             vms: objects.vms.clone(),
             instances: objects.instances.clone(),
+            migrations: objects
+                .migrations
+                .iter()
+                .map(|(name, transfer)| (name.clone(), transfer.migration.clone()))
+                .collect(),
             image_shared: self.image_shared,
             stale_images: BTreeMap::new(),
             damaged_secrets: self.damaged.clone(),
@@ -88,6 +93,7 @@ impl World {
                 });
             }
         }
+        self.place_targets(infra);
     }
 
     /// What the loss of each host would mean, if it is worked out in this world.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use guestcluster_api::labels;
 use guestcluster_planner::action::{Kind, Object, UserData, Victim};
-use guestcluster_planner::observed::{Disk, Instance, Meta, Secret, Service, Slice, Vm};
+use guestcluster_planner::observed::{Disk, Instance, Meta, Migration, Secret, Service, Slice, Vm};
 use guestcluster_planner::render;
 use serde_json::Value;
 
 use super::World;
+use super::alive::Transfer;
 
 /// Objects of the cluster, in the form in which the planner sees them.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,7 @@ pub(super) struct Objects {
     pub(super) claims: BTreeMap<String, Meta>,
     pub(super) vms: BTreeMap<String, Vm>,
     pub(super) instances: BTreeMap<String, Instance>,
+    pub(super) migrations: BTreeMap<String, Transfer>,
 }
 
 impl Objects {
@@ -63,6 +65,7 @@ impl Objects {
         match kind {
             Kind::VirtualMachine => self.vms.get_mut(name).map(|vm| &mut vm.meta),
             Kind::Instance => self.instances.get_mut(name).map(|i| &mut i.meta),
+            Kind::Migration => self.migrations.get_mut(name).map(|t| &mut t.migration.meta),
             Kind::DataVolume => self.disks.get_mut(name).map(|disk| &mut disk.meta),
             Kind::Claim => self.claims.get_mut(name),
             Kind::Service => self.services.get_mut(name).map(|service| &mut service.meta),
@@ -155,6 +158,18 @@ impl World {
                     },
                 );
             }
+            Kind::Migration => {
+                let migration = Migration {
+                    name: name.clone(),
+                    meta,
+                    ..Migration::default()
+                };
+                let transfer = Transfer {
+                    migration,
+                    target: None,
+                };
+                self.objects.migrations.insert(name, transfer);
+            }
             Kind::Claim | Kind::Secret | Kind::Instance => {}
         }
     }
@@ -208,7 +223,11 @@ impl World {
     /// Deletes an object: at once, or, where controllers hold it, marked until they let go.
     pub(super) fn delete(&mut self, kind: Kind, name: &str) {
         match kind {
-            Kind::VirtualMachine | Kind::Instance | Kind::DataVolume | Kind::Claim => {
+            Kind::VirtualMachine
+            | Kind::Instance
+            | Kind::Migration
+            | Kind::DataVolume
+            | Kind::Claim => {
                 if let Some(meta) = self.objects.meta(kind, name) {
                     meta.deleting = true;
                 }

@@ -133,6 +133,12 @@ impl World {
             } => {
                 self.set_serving(machine, *out_since);
             }
+            Action::RuleOutMigration { machine, .. } => {
+                let instance = self.objects.instances.get_mut(machine);
+                if let Some(pod) = instance.and_then(|i| i.launcher.as_mut()) {
+                    pod.migration_ruled_out = true;
+                }
+            }
             Action::ExtendToken { .. }
             | Action::DeleteToken { .. }
             | Action::LabelNode { .. }

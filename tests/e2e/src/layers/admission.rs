@@ -121,7 +121,11 @@ async fn set_rules(stage: &Stage, rules: &str) -> anyhow::Result<()> {
     let value = format!("admission.guests={rules}");
     let arguments = ["upgrade", "--namespace", SYSTEM, RELEASE, &chart];
     let values = ["--reset-then-reuse-values", "--set", &value];
-    stage.helm(&[&arguments[..], &values].concat()).await?;
+    // A group before this one may have changed the operator's arguments by hand.
+    let force = ["--force-conflicts", "--wait", "--timeout", "120s"];
+    stage
+        .helm(&[&arguments[..], &values, &force].concat())
+        .await?;
     Ok(())
 }
 

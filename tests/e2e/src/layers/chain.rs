@@ -2,7 +2,7 @@
 //! machines run.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use guestcluster_api::labels;
@@ -11,50 +11,17 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::stage::Stage;
 use crate::wait::until;
-
-const NAME: &str = "chain";
 
 /// Longest time until a Node names the host to which its machine has moved. Its kubelet may take as
 /// long to be Ready there; the labels do not wait for that.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A worker moves to another host: within seconds its Node in the guest names that host and its zone,
-/// and the map shows it there.
-pub async fn a_moved_machine_is_shown_where_it_runs(stage: &Stage) -> anyhow::Result<()> {
-    let cluster = Cluster::new(stage, NAME, NAME);
-    cluster
-        .apply(1, &json!({ "controlPlane": { "replicas": 1 } }))
-        .await?;
-    cluster.is_whole_with(1, 1).await?;
-    let machines = cluster.vms().await?.into_keys();
-    for machine in machines {
-        is_shown_where_it_runs(&cluster, &machine).await?;
-    }
-    let worker = format!("{NAME}-general-1");
-    let before = cluster.host_of(&worker).await?;
-    stage.kubectl(&["cordon", &before]).await?;
-    let moved = moves_away(&cluster, &worker, &before).await;
-    stage.kubectl(&["uncordon", &before]).await?;
-    let begun = moved?;
-    let shown = until("the new host is shown", SOON, || async {
-        is_shown_where_it_runs(&cluster, &worker).await.map(Some)
-    });
-    shown.await?;
-    let took = begun.elapsed().as_secs_f32();
-    println!("  shown on its new host {took:.1} s after it ran there");
-    let delete = ["-n", NAME, "delete", "gc", NAME, "--timeout=180s"];
-    stage.kubectl(&delete).await.map(drop)
-}
-
-/// Starts the machine anew while its host takes none, and waits until it runs on another.
-async fn moves_away(cluster: &Cluster<'_>, machine: &str, before: &str) -> anyhow::Result<Instant> {
-    let delete = ["-n", NAME, "delete", "vmi", machine, "--wait=false"];
-    cluster.stage.kubectl(&delete).await?;
-    until("another host", Duration::from_secs(60), || async {
-        let host = cluster.host_of(machine).await?;
-        Ok((host != before).then(Instant::now))
+/// Within seconds a machine's Node in the guest names its host and that host's zone, and the map shows
+/// it there.
+pub(super) async fn is_shown_soon(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<()> {
+    until("the host is shown", SOON, || async {
+        is_shown_where_it_runs(cluster, machine).await.map(Some)
     })
     .await
 }
@@ -79,7 +46,7 @@ async fn is_shown_where_it_runs(cluster: &Cluster<'_>, machine: &str) -> anyhow:
             "{machine} has {label}={found:?}, not {value:?}"
         );
     }
-    let text = ["map", "-n", NAME, "-o", "json"];
+    let text = ["map", "-n", cluster.namespace, "-o", "json"];
     let map: Value = serde_json::from_str(&cluster.stage.plugin(&text).await?)?;
     let mut rows = map.as_array().into_iter().flatten();
     let row = rows.find(|row| row["machine"] == machine);

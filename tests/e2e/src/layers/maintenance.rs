@@ -146,7 +146,7 @@ async fn waits_for_a_host(
 }
 
 /// Begins a maintenance.
-async fn begin(stage: &Stage, name: &str, host: &str) -> anyhow::Result<()> {
+pub(super) async fn begin(stage: &Stage, name: &str, host: &str) -> anyhow::Result<()> {
     let document: Value = json!({
         "apiVersion": "guestcluster.dev/v1alpha1",
         "kind": "HostMaintenance",
@@ -160,7 +160,8 @@ async fn begin(stage: &Stage, name: &str, host: &str) -> anyhow::Result<()> {
         .map(drop)
 }
 
-async fn end(stage: &Stage, name: &str) -> anyhow::Result<()> {
+/// Ends a maintenance.
+pub(super) async fn end(stage: &Stage, name: &str) -> anyhow::Result<()> {
     let arguments = ["delete", "hm", name, "--timeout=60s"];
     stage.kubectl(&arguments).await.map(drop)
 }
@@ -175,7 +176,8 @@ async fn says(
     within(stage, (name, what, TOLD), is).await
 }
 
-async fn done(stage: &Stage, name: &str) -> anyhow::Result<HostMaintenanceStatus> {
+/// Waits until the host is empty.
+pub(super) async fn done(stage: &Stage, name: &str) -> anyhow::Result<HostMaintenanceStatus> {
     within(stage, (name, "the host is empty", EMPTY), |status| {
         status.phase == Some(MaintenancePhase::Done)
     })
@@ -249,7 +251,7 @@ async fn is_cordoned(stage: &Stage, host: &str) -> anyhow::Result<bool> {
 }
 
 /// Machines of all guests on a host.
-async fn machines_on(stage: &Stage, host: &str) -> anyhow::Result<BTreeSet<String>> {
+pub(super) async fn machines_on(stage: &Stage, host: &str) -> anyhow::Result<BTreeSet<String>> {
     let api = Api::<VirtualMachineInstance>::all(stage.client());
     let all = api.list(&ListParams::default()).await?.items.into_iter();
     let here = all.filter(|instance| {

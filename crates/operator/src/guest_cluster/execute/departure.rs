@@ -30,6 +30,26 @@ impl Context {
         Ok(())
     }
 
+    /// Notes on a launcher Pod that its machine is not moved out of it alive.
+    pub(super) async fn rule_out_migration(
+        &self,
+        round: &Round<'_>,
+        pod: &Launcher,
+    ) -> Result<(), Error> {
+        let api = self.api::<LauncherPod>(round);
+        let patch = json!([
+            { "op": "test", "path": "/metadata/uid", "value": pod.meta.uid },
+            {
+                "op": "add",
+                "path": pointer("annotations", labels::MIGRATION_RULED_OUT),
+                "value": "true",
+            },
+        ]);
+        let written = self.writer.patch(&api, &pod.name, patch).await?;
+        self.ledger.wrote(round.subject.key, &written, monotonic());
+        Ok(())
+    }
+
     pub(super) async fn remove_etcd_member(
         &self,
         round: &Round<'_>,
@@ -65,10 +85,14 @@ impl Context {
     }
 }
 
+/// Where a label or annotation stands. Launcher Pods always have both: KubeVirt's own.
+fn pointer(map: &str, key: &str) -> String {
+    format!("/metadata/{map}/{}", key.replace('/', "~1"))
+}
+
 fn serving_patch(pod: &Launcher, out_since: Option<Timestamp>) -> Value {
-    let path = |map: &str, key: &str| format!("/metadata/{map}/{}", key.replace('/', "~1"));
-    let label = path("labels", labels::ENDPOINT);
-    let note = path("annotations", labels::LEFT_ENDPOINT);
+    let label = pointer("labels", labels::ENDPOINT);
+    let note = pointer("annotations", labels::LEFT_ENDPOINT);
     let meta = &pod.meta;
     // A Pod's status changes all the time, so its version is no guard; its label is.
     let mut steps = vec![json!({ "op": "test", "path": "/metadata/uid", "value": meta.uid })];
@@ -76,7 +100,6 @@ fn serving_patch(pod: &Launcher, out_since: Option<Timestamp>) -> Value {
     if let Some(time) = out_since {
         steps.push(json!({ "op": "test", "path": label, "value": serving }));
         steps.push(json!({ "op": "remove", "path": label }));
-        // Launcher Pods always have annotations: KubeVirt's own.
         steps.push(json!({ "op": "add", "path": note, "value": time.to_string() }));
     } else {
         if pod.out_since.is_some() {
@@ -102,7 +125,7 @@ mod tests {
                 ..Meta::default()
             },
             serving: true,
-            out_since: None,
+            ..Launcher::default()
         };
         let time: Option<Timestamp> = "2026-12-01T00:00:00Z".parse().ok();
         let patch = serving_patch(&pod, time);

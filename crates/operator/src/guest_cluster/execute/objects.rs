@@ -5,7 +5,9 @@ use std::fmt::Debug;
 
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::SlimService;
-use guestcluster_foreign::kubevirt::{VirtualMachine, VirtualMachineInstance};
+use guestcluster_foreign::kubevirt::{
+    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration,
+};
 use guestcluster_planner::action::{Kind, Object, Victim};
 use guestcluster_shell::apply::{Deleted, Target};
 use guestcluster_shell::clock::monotonic;
@@ -32,6 +34,10 @@ macro_rules! with_type {
             }
             Kind::Instance => {
                 type $K = VirtualMachineInstance;
+                $body
+            }
+            Kind::Migration => {
+                type $K = VirtualMachineInstanceMigration;
                 $body
             }
             Kind::DataVolume => {
@@ -188,6 +194,7 @@ impl Context {
             Kind::Claim => Ok(()),
             Kind::VirtualMachine
             | Kind::Instance
+            | Kind::Migration
             | Kind::DataVolume
             | Kind::Service
             | Kind::EndpointSlice
@@ -209,6 +216,7 @@ fn seen_uid(round: &Round<'_>, object: &Object) -> Option<String> {
     let meta = match object.kind {
         Kind::VirtualMachine => seen.vms.get(name).map(|vm| &vm.meta),
         Kind::Instance => seen.instances.get(name).map(|instance| &instance.meta),
+        Kind::Migration => seen.migrations.get(name).map(|migration| &migration.meta),
         Kind::DataVolume => seen.disks.get(name).map(|disk| &disk.meta),
         Kind::Claim => seen.claims.get(name),
         Kind::Service => seen.services.get(name).map(|service| &service.meta),

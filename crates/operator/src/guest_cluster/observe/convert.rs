@@ -1,6 +1,6 @@
 //! From objects as the API server shows them to what a plan looks at.
 
-mod migratable;
+mod migration;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +14,8 @@ use guestcluster_planner::observed::{
 };
 use guestcluster_planner::render;
 use kube::{Resource, ResourceExt};
+
+pub(super) use migration::migration;
 
 use crate::host_pod::HostPod;
 use crate::views::SlimSlice;
@@ -132,7 +134,7 @@ pub(super) fn instance(
         } else {
             refused.or_else(|| launcher.and_then(unschedulable))
         },
-        migratable: migratable::migratable(&status.conditions),
+        migratable: migration::migratable(&status.conditions),
         phase: status.phase.unwrap_or_default(),
         host: status.node_name,
         evicted_from: status.evacuation_node_name.filter(|host| !host.is_empty()),
@@ -148,6 +150,7 @@ fn launcher(pod: &LauncherPod) -> Launcher {
         meta: meta(pod),
         serving: serving.is_some_and(|value| value == labels::ENDPOINT_SERVING),
         out_since: left.and_then(|time| time.parse().ok()),
+        migration_ruled_out: pod.annotations().contains_key(labels::MIGRATION_RULED_OUT),
     }
 }
 

@@ -105,6 +105,16 @@ fn news(action: &Action) -> Option<News> {
             "MachineMoved",
             about(object.kind, &object.name),
         ),
+        Action::Create(object) if object.kind == Kind::Migration => (
+            Severity::Normal,
+            "MigrationBegun",
+            about(object.kind, &object.name),
+        ),
+        Action::Delete { object, .. } if object.kind == Kind::Migration => (
+            Severity::Warning,
+            "MigrationCalledOff",
+            about(object.kind, &object.name),
+        ),
         Action::RecordDeparture { machine, .. } => (
             Severity::Normal,
             "MachineLeaves",
@@ -132,6 +142,7 @@ fn news(action: &Action) -> Option<News> {
         | Action::LabelNode { .. }
         | Action::WriteConfiguration { .. }
         | Action::SetServing { .. }
+        | Action::RuleOutMigration { .. }
         | Action::MoveLeader { .. }
         | Action::SetDrain { .. }
         | Action::Evict { .. }

@@ -4,7 +4,7 @@ use guestcluster_api::labels::Role;
 use guestcluster_api::{GuestClusterStatus, Reason};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{Turn, emptied, quorum, share};
+use super::{Turn, alive, emptied, quorum, share};
 use crate::decide::rollout::{self, Target};
 use crate::decide::{Context, Draft, objection};
 use crate::departure::Departure;
@@ -43,7 +43,7 @@ pub(super) fn turn<'c, 'a>(
         .then(|| wished(context, role))
         .flatten();
     let evicted = of_role(context, role).filter(|m| is_evicted(context, m));
-    let evicted = evicted.min_by_key(|m| (!has_begun(m), &m.name));
+    let evicted = evicted.min_by_key(|m| (!has_begun(context, m), &m.name));
     let evicted = evicted.map(|machine| (machine, Departure::Evicted));
     let moves = if evicted.is_none() && is_settled && asked {
         let shares = share::machine(context, draft, role);
@@ -107,12 +107,13 @@ fn is_evicted(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
 }
 
 /// Something of its departure was done already.
-pub(super) fn has_begun(machine: &MachineView<'_>) -> bool {
+pub(super) fn has_begun(context: &Context<'_>, machine: &MachineView<'_>) -> bool {
     let launcher = machine.instance.and_then(|i| i.launcher.as_ref());
     machine
         .node
         .is_some_and(|node| node.drained_since.is_some())
         || launcher.is_some_and(|pod| pod.out_since.is_some())
+        || alive::is_under_way(context, machine)
 }
 
 /// A person deleted its VM, and the guest can do without it. Where it cannot, the machine comes back
@@ -243,8 +244,8 @@ fn is_choosable(machine: &MachineView<'_>) -> bool {
     may_depart(machine) && !machine.is_stopped()
 }
 
-/// Which of several machines leaves: one that was chosen before, one that does not serve, an outdated
-/// one, one of the most crowded host, the oldest.
+/// Which of several machines leaves: one that was chosen before, one that never joined, one that does
+/// not serve, an outdated one, one of the most crowded host, the oldest.
 fn victim<'c, 'a>(
     candidates: &[&'c MachineView<'a>],
     outdated: impl Fn(&MachineView<'a>) -> bool,
@@ -256,6 +257,7 @@ fn victim<'c, 'a>(
     candidates.iter().copied().min_by_key(|m| {
         (
             m.leaves().is_none(),
+            m.joined_before(),
             m.phase() == Phase::Ready,
             !outdated(m),
             std::cmp::Reverse(crowd(m)),

@@ -5,7 +5,7 @@ use guestcluster_api::Reason;
 use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_api::labels::Role;
 
-use super::quorum;
+use super::{alive, quorum};
 use crate::decide::{Context, Draft, rollout};
 use crate::departure::Departure;
 use crate::machines::MachineView;
@@ -40,7 +40,8 @@ fn obstacle(context: &Context<'_>, machine: &MachineView<'_>) -> Option<String> 
         }
         CapacityPolicy::Ignore => true,
     };
-    if may_wait {
+    // What moves has found its host, which its own Pod may fill.
+    if may_wait || alive::is_under_way(context, machine) {
         return None;
     }
     // Off already, it waits for nothing but a host.

@@ -10,6 +10,7 @@ use guestcluster_api::names;
 use guestcluster_api::spec::{CoLocation, Profile};
 use guestcluster_placement::{Rollout, reasons};
 
+use super::alive;
 use super::choice::{has_begun, of_role};
 use crate::decide::{Context, Draft, rollout};
 use crate::machines::MachineView;
@@ -64,9 +65,16 @@ pub(super) fn machine<'c, 'a>(
     let leads = |m: &MachineView<'_>| m.member.is_some_and(|member| Some(member.id) == leader);
     let candidates = of_role(context, role)
         .filter(|m| sharing.contains(&&*m.name) && m.joined_before() && !m.is_stopped());
-    let chosen =
-        candidates.min_by_key(|m| (!has_begun(m), leads(m), std::cmp::Reverse(m.ordinal)))?;
-    if let Err(why) = another_host(context, chosen) {
+    let chosen = candidates.min_by_key(|m| {
+        (
+            !has_begun(context, m),
+            leads(m),
+            std::cmp::Reverse(m.ordinal),
+        )
+    })?;
+    // What moves has found its host, which its own Pod keeps from others.
+    let found = alive::is_under_way(context, chosen);
+    if let Err(why) = another_host(context, chosen).or_else(|why| found.then_some(()).ok_or(why)) {
         draft.hold(
             Reason::HostShared,
             format!(

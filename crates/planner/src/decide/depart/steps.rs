@@ -4,7 +4,7 @@ use guestcluster_api::Reason;
 use guestcluster_api::labels::Role;
 use k8s_openapi::jiff::SignedDuration;
 
-use super::{Turn, drain, quorum};
+use super::{Turn, alive, drain, quorum};
 use crate::action::{Action, Kind};
 use crate::decide::replace::delete;
 use crate::decide::{Context, Draft};
@@ -88,6 +88,9 @@ fn depart(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) -> Resul
         return Err(Wait::For(objection));
     }
     quiet(context, machine)?;
+    if why.returns() {
+        alive::step(context, draft, machine)?;
+    }
     drain::step(context, draft, (machine, why))?;
     withdraw(context, draft, machine)?;
     if why.returns() {
@@ -112,6 +115,7 @@ fn quiet(context: &Context<'_>, machine: &MachineView<'_>) -> Result<(), Wait> {
             && m.joined_before()
             && m.vm.is_some()
             && matches!(m.phase(), Phase::Unhealthy | Phase::Joined);
+        let goes = goes || alive::is_on_two_hosts(context, m) || alive::is_under_way(context, m);
         // The others' own quorum rules speak for the control plane.
         (goes || (returns && machine.role == Role::Worker)) && !m.host_is_dead && !m.is_unmanaged()
     };

@@ -136,7 +136,7 @@ impl World {
         });
         let status = self.status();
         let given_up = recorded(&status).any(|m| m.name == machine && m.phase == "Failed");
-        let evicted = evicted || super::shares_host(&seen.instances, machine);
+        let evicted = evicted || super::moving::shares_host(&seen.instances, machine);
         if !evicted && !given_up && !self.is_told_to_leave(machine) {
             self.complain(format!("{machine} was made ready to go untold"));
         }

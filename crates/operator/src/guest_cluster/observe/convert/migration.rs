@@ -1,7 +1,10 @@
-//! Whether an instance can live-migrate.
+//! Whether an instance can live-migrate, and how far it is.
 
-use guestcluster_foreign::kubevirt::VmCondition;
-use guestcluster_planner::observed::Migratable;
+use guestcluster_foreign::kubevirt::{VirtualMachineInstanceMigration, VmCondition};
+use guestcluster_planner::observed::{Migratable, Migration, Progress};
+use kube::ResourceExt;
+
+use super::meta;
 
 /// Whether KubeVirt holds that an instance can move while it runs.
 pub(super) fn migratable(conditions: &[VmCondition]) -> Migratable {
@@ -13,6 +16,19 @@ pub(super) fn migratable(conditions: &[VmCondition]) -> Migratable {
             Migratable::No(words.cloned().unwrap_or_default())
         }
         Some(_) | None => Migratable::Unknown,
+    }
+}
+
+pub(in super::super) fn migration(object: &VirtualMachineInstanceMigration) -> Migration {
+    let phase = object.status.as_ref().and_then(|s| s.phase.as_deref());
+    Migration {
+        name: object.name_any(),
+        meta: meta(object),
+        progress: match phase {
+            Some("Succeeded") => Progress::Succeeded,
+            Some("Failed") => Progress::Failed,
+            Some(_) | None => Progress::Moves,
+        },
     }
 }
 
@@ -38,5 +54,21 @@ mod tests {
         assert_eq!(judged("False"), Migratable::No("m".to_owned()));
         assert_eq!(judged("Unknown"), Migratable::Unknown);
         assert_eq!(seen(&json!({})).migratable, Migratable::Unknown);
+    }
+
+    #[test]
+    fn a_migration_moves_until_it_has_ended() {
+        let progress = |status: Value| {
+            let object =
+                json!({ "metadata": {}, "spec": { "vmiName": "a-cp-1" }, "status": status });
+            migration(&serde_json::from_value(object).unwrap()).progress
+        };
+        assert_eq!(progress(Value::Null), Progress::Moves);
+        assert_eq!(progress(json!({ "phase": "Running" })), Progress::Moves);
+        assert_eq!(
+            progress(json!({ "phase": "Succeeded" })),
+            Progress::Succeeded
+        );
+        assert_eq!(progress(json!({ "phase": "Failed" })), Progress::Failed);
     }
 }
