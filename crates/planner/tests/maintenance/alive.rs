@@ -39,23 +39,25 @@ fn moves(world: &World) -> bool {
 
 /// Empties the host of [`MACHINE`] until `done`; says what was done meanwhile.
 fn empty(world: &mut World, done: impl Fn(&World) -> bool) -> Vec<Action> {
-    let host = host_of(world, MACHINE).unwrap();
+    let host = host_of(world, MACHINE).unwrap_or_default();
     world.empty_host(&host, CapacityPolicy::Enforce);
     go_on(world, done)
 }
 
 fn go_on(world: &mut World, done: impl Fn(&World) -> bool) -> Vec<Action> {
-    let mut actions = Vec::new();
+    let (mut actions, mut is_done) = (Vec::new(), false);
     for _ in 0..ROUNDS {
         world.pass(1);
         let Plan { actions: now, .. } = world.reconcile(Mishap::None);
         actions.extend(now);
-        if done(world) {
-            assert!(world.broken().is_empty(), "{:#?}", world.broken());
-            return actions;
+        is_done = done(world);
+        if is_done {
+            break;
         }
     }
-    panic!("{}", world.log());
+    assert!(is_done, "{}", world.log());
+    assert!(world.broken().is_empty(), "{:#?}", world.broken());
+    actions
 }
 
 fn is_stop(action: &Action) -> bool {

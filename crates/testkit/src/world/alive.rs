@@ -1,7 +1,7 @@
 //! KubeVirt's migration controller: machines that move to another host while they run.
 
 use guestcluster_planner::action::Kind;
-use guestcluster_planner::observed::{Holding, Infra, Launcher, Migration, Progress};
+use guestcluster_planner::observed::{Holding, Infra, Launcher, Meta, Migration, Progress};
 
 use super::{Fault, World};
 
@@ -11,6 +11,20 @@ pub(super) struct Transfer {
     pub(super) migration: Migration,
     /// Where its target Pod is, once the scheduler found a host.
     pub(super) target: Option<String>,
+}
+
+impl Transfer {
+    pub(super) fn new(name: &str, meta: Meta) -> Self {
+        let migration = Migration {
+            name: name.to_owned(),
+            meta,
+            ..Migration::default()
+        };
+        Self {
+            migration,
+            target: None,
+        }
+    }
 }
 
 impl World {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use guestcluster_api::labels;
 use guestcluster_planner::action::{Kind, Object, UserData, Victim};
-use guestcluster_planner::observed::{Disk, Instance, Meta, Migration, Secret, Service, Slice, Vm};
+use guestcluster_planner::observed::{Disk, Instance, Meta, Secret, Service, Slice, Vm};
 use guestcluster_planner::render;
 use serde_json::Value;
 
@@ -159,15 +159,7 @@ impl World {
                 );
             }
             Kind::Migration => {
-                let migration = Migration {
-                    name: name.clone(),
-                    meta,
-                    ..Migration::default()
-                };
-                let transfer = Transfer {
-                    migration,
-                    target: None,
-                };
+                let transfer = Transfer::new(&name, meta);
                 self.objects.migrations.insert(name, transfer);
             }
             Kind::Claim | Kind::Secret | Kind::Instance => {}

@@ -133,12 +133,7 @@ impl World {
             } => {
                 self.set_serving(machine, *out_since);
             }
-            Action::RuleOutMigration { machine, .. } => {
-                let instance = self.objects.instances.get_mut(machine);
-                if let Some(pod) = instance.and_then(|i| i.launcher.as_mut()) {
-                    pod.migration_ruled_out = true;
-                }
-            }
+            Action::RuleOutMigration { machine, .. } => self.rule_out_migration(machine),
             Action::ExtendToken { .. }
             | Action::DeleteToken { .. }
             | Action::LabelNode { .. }
@@ -227,6 +222,13 @@ impl World {
             _ => {}
         }
         Ok(())
+    }
+
+    fn rule_out_migration(&mut self, machine: &str) {
+        let instance = self.objects.instances.get_mut(machine);
+        if let Some(pod) = instance.and_then(|instance| instance.launcher.as_mut()) {
+            pod.migration_ruled_out = true;
+        }
     }
 
     fn set_serving(&mut self, machine: &str, out_since: Option<Timestamp>) {

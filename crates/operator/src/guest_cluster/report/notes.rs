@@ -85,35 +85,20 @@ type News = (Severity, &'static str, Option<(Kind, String)>);
 fn news(action: &Action) -> Option<News> {
     let about = |kind: Kind, name: &String| Some((kind, name.clone()));
     Some(match action {
-        Action::Create(object) if object.kind == Kind::VirtualMachine => (
+        Action::Create(object) => (
             Severity::Normal,
-            "MachineCreated",
+            created(object.kind)?,
             about(object.kind, &object.name),
         ),
-        Action::Delete { object, .. } if object.kind == Kind::VirtualMachine => (
+        Action::Delete { object, .. } => (
             Severity::Normal,
-            "MachineDeleted",
+            deleted(object.kind)?,
             about(object.kind, &object.name),
         ),
         Action::RemoveEtcdMember { machine, .. } => (
             Severity::Warning,
             "EtcdMemberRemoved",
             about(Kind::VirtualMachine, machine),
-        ),
-        Action::Delete { object, .. } if object.kind == Kind::Instance => (
-            Severity::Normal,
-            "MachineMoved",
-            about(object.kind, &object.name),
-        ),
-        Action::Create(object) if object.kind == Kind::Migration => (
-            Severity::Normal,
-            "MigrationBegun",
-            about(object.kind, &object.name),
-        ),
-        Action::Delete { object, .. } if object.kind == Kind::Migration => (
-            Severity::Warning,
-            "MigrationCalledOff",
-            about(object.kind, &object.name),
         ),
         Action::RecordDeparture { machine, .. } => (
             Severity::Normal,
@@ -133,7 +118,6 @@ fn news(action: &Action) -> Option<News> {
         | Action::RemoveFinalizer
         | Action::RecordOrdinals(_)
         | Action::MintAuthority { .. }
-        | Action::Create(_)
         | Action::Apply(_)
         | Action::WriteUserData(_)
         | Action::ScrubUserData { .. }
@@ -146,9 +130,27 @@ fn news(action: &Action) -> Option<News> {
         | Action::MoveLeader { .. }
         | Action::SetDrain { .. }
         | Action::Evict { .. }
-        | Action::DeleteNode { .. }
-        | Action::Delete { .. } => return None,
+        | Action::DeleteNode { .. } => return None,
     })
+}
+
+/// What is told of an object that was made.
+const fn created(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::VirtualMachine => Some("MachineCreated"),
+        Kind::Migration => Some("MigrationBegun"),
+        _ => None,
+    }
+}
+
+/// What is told of one that was deleted.
+const fn deleted(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::VirtualMachine => Some("MachineDeleted"),
+        Kind::Instance => Some("MachineMoved"),
+        Kind::Migration => Some("MigrationCalledOff"),
+        _ => None,
+    }
 }
 
 /// What the change of a condition is worth saying. The first verdict is none: until then nothing
