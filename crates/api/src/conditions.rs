@@ -166,6 +166,8 @@ reasons! {
     SurvivesHostLoss,
     /// A host's death would leave machines without a host: the message names them and the cure.
     HostLossNotSurvived,
+    /// The loss of a zone would leave machines of the guest without a host.
+    ZoneLossNotSurvived,
     /// Whether the loss of a host is survived has not been worked out, or no answer was found.
     CapacityUnknown,
     /// `spec.capacityPolicy` says that nobody wants to know.

@@ -14,7 +14,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use capacity::{CapacityPolicy, CoLocation, Repair};
+pub use capacity::{CapacityPolicy, CapacityScope, CoLocation, Repair};
 pub use machine::{
     AccessMode, Disk, Image, ImageHttp, ImagePvc, Machine, Numa, Placement, Taint, Toleration,
 };
@@ -110,6 +110,11 @@ pub struct GuestClusterSpec {
     /// tells; or `Ignore`. Machines that exist are never touched because of it.
     #[serde(default)]
     pub capacity_policy: CapacityPolicy,
+
+    /// Whose loss `capacityPolicy` is about: `Host`, that of any one host; or `Zone`, that of all hosts
+    /// with one value of the label `topology.kubernetes.io/zone` as well.
+    #[serde(default)]
+    pub capacity_scope: CapacityScope,
 
     /// What the operator may mend by itself.
     #[serde(default)]

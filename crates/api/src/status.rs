@@ -32,7 +32,7 @@ pub struct GuestClusterStatus {
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
     pub workers: Vec<PoolStatus>,
-    /// Whether the guest survives the loss of a host.
+    /// Whether the guest survives the loss of a host, and of a zone.
     #[serde(default, skip_serializing_if = "CapacityStatus::is_empty")]
     pub capacity: CapacityStatus,
     /// `ready/wanted` over all pools.
@@ -50,6 +50,13 @@ pub struct CapacityStatus {
     /// The host whose loss would leave most of its machines without a host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_host: Option<String>,
+    /// Whichever zone is lost, every machine of the guest finds a host in another one; absent if not
+    /// known, or not asked by `spec.capacityScope`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survives_zone_loss: Option<bool>,
+    /// The zone whose loss would leave most of its machines without a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_zone: Option<String>,
 }
 
 impl CapacityStatus {

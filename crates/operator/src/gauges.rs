@@ -118,6 +118,15 @@ fn placement(sink: &mut Sink<'_>, tally: &Tally, forecast: &Forecast) {
             f64::from(u8::from(*survives)),
         );
     }
+    for (cluster, survives) in &tally.survives_zone {
+        sink.gauge(
+            "survives_zone_loss",
+            "Whether all machines of a guest would find a host in another zone whichever zone was lost \
+             (1 or 0); absent if not known, or not asked",
+            &[("namespace", &cluster.namespace), ("name", &cluster.name)],
+            f64::from(u8::from(*survives)),
+        );
+    }
     for (cluster, count) in &tally.colocated {
         sink.gauge(
             "colocated_control_planes",
@@ -155,6 +164,7 @@ struct Tally {
     machines: BTreeMap<String, u32>,
     certificates: BTreeMap<NamespacedName, f64>,
     survives: BTreeMap<NamespacedName, bool>,
+    survives_zone: BTreeMap<NamespacedName, bool>,
     colocated: BTreeMap<NamespacedName, u32>,
 }
 
@@ -175,7 +185,10 @@ impl Tally {
         let name = NamespacedName::of(cluster);
         self.colocated.insert(name.clone(), colocated(cluster));
         if let Some(survives) = status.capacity.survives_host_loss {
-            self.survives.insert(name, survives);
+            self.survives.insert(name.clone(), survives);
+        }
+        if let Some(survives) = status.capacity.survives_zone_loss {
+            self.survives_zone.insert(name, survives);
         }
         let workers = status.workers.iter().flat_map(|pool| &pool.machines);
         for machine in status.control_plane.machines.iter().chain(workers) {

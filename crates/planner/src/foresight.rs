@@ -37,6 +37,8 @@ pub enum Foresight {
 pub struct Answers {
     /// By the host that would be lost.
     pub hosts: BTreeMap<String, Foresight>,
+    /// By the zone that would be lost; empty if no guest asks.
+    pub zones: BTreeMap<String, Foresight>,
     /// By guest, `namespace/name`; each guest with a machine that must have a home has one.
     pub guests: BTreeMap<String, Outlook>,
 }
@@ -50,6 +52,19 @@ pub struct Outlook {
     pub not_known: Vec<String>,
     /// Hosts that carry a machine of the guest and more of its tenant than they may, in order.
     pub crowds: Vec<Crowd>,
+    /// The same for zones, if the guest asks.
+    pub zones: Option<Zones>,
+}
+
+/// What the loss of zones would mean for one guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zones {
+    /// How many there are.
+    pub count: usize,
+    /// Losses that would leave a machine of the guest without a host, by name of the lost zone.
+    pub losses: BTreeMap<String, Loss>,
+    /// Zones whose loss has no answer, in order.
+    pub not_known: Vec<String>,
 }
 
 /// A loss that a guest does not survive as a whole.
@@ -84,7 +99,7 @@ pub struct FleetView {
 }
 
 /// `if host-3 died, tenant-a/prod-cp-2 would find no host: …`, with the cure.
-pub fn sentence(host: &str, homeless: &[String], why: &str, cure: Option<&str>) -> String {
+pub fn sentence(lost: &str, homeless: &[String], why: &str, cure: Option<&str>) -> String {
     let named = homeless.iter().take(3).cloned().collect::<Vec<_>>();
     let named = named.join(", ");
     let more = match homeless.len().saturating_sub(3) {
@@ -93,16 +108,27 @@ pub fn sentence(host: &str, homeless: &[String], why: &str, cure: Option<&str>) 
     };
     let cure = cure.map(|cure| format!(". It takes {cure}"));
     let cure = cure.unwrap_or_default();
-    format!("if {host} died, {named}{more} would find no host: {why}{cure}")
+    format!("if {lost} died, {named}{more} would find no host: {why}{cure}")
 }
 
 impl Outlook {
     /// The loss that would leave most machines of the guest without a host, the first by name of
     /// several.
     pub fn worst(&self) -> Option<(&String, &Loss)> {
-        let losses = self.losses.iter().rev();
-        losses.max_by_key(|(_, loss)| loss.homeless.len())
+        worst(&self.losses)
     }
+}
+
+impl Zones {
+    /// The same for zones.
+    pub fn worst(&self) -> Option<(&String, &Loss)> {
+        worst(&self.losses)
+    }
+}
+
+fn worst(losses: &BTreeMap<String, Loss>) -> Option<(&String, &Loss)> {
+    let losses = losses.iter().rev();
+    losses.max_by_key(|(_, loss)| loss.homeless.len())
 }
 
 impl Answers {
@@ -116,30 +142,45 @@ impl Answers {
     /// they tell how much is free, which changes all the time and is no news.
     #[must_use]
     pub fn in_the_words_of(mut self, former: &Self) -> Self {
-        for (host, answer) in &mut self.hosts {
-            let before = former.hosts.get(host);
-            if let (
-                Foresight::Short { homeless, .. },
-                Some(
-                    short @ Foresight::Short {
-                        homeless: before, ..
-                    },
-                ),
-            ) = (&*answer, before)
-                && homeless == before
-            {
-                *answer = short.clone();
-            }
-        }
+        keep_words(&mut self.hosts, &former.hosts);
+        keep_words(&mut self.zones, &former.zones);
         for (guest, outlook) in &mut self.guests {
-            let before = former.guests.get(guest);
-            for (host, loss) in &mut outlook.losses {
-                let before = before.and_then(|outlook| outlook.losses.get(host));
-                if let Some(before) = before.filter(|b| b.homeless == loss.homeless) {
-                    *loss = before.clone();
-                }
+            let Some(before) = former.guests.get(guest) else {
+                continue;
+            };
+            keep_loss(&mut outlook.losses, &before.losses);
+            if let (Some(zones), Some(before)) = (&mut outlook.zones, &before.zones) {
+                keep_loss(&mut zones.losses, &before.losses);
             }
         }
         self
+    }
+}
+
+fn keep_words(answers: &mut BTreeMap<String, Foresight>, former: &BTreeMap<String, Foresight>) {
+    for (lost, answer) in answers {
+        let (
+            Foresight::Short { homeless, .. },
+            Some(
+                short @ Foresight::Short {
+                    homeless: before, ..
+                },
+            ),
+        ) = (&*answer, former.get(lost))
+        else {
+            continue;
+        };
+        if homeless == before {
+            *answer = short.clone();
+        }
+    }
+}
+
+fn keep_loss(losses: &mut BTreeMap<String, Loss>, former: &BTreeMap<String, Loss>) {
+    for (lost, loss) in losses {
+        let before = former.get(lost);
+        if let Some(before) = before.filter(|before| before.homeless == loss.homeless) {
+            *loss = before.clone();
+        }
     }
 }

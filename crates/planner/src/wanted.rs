@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::{
-    Binding, CapacityPolicy, Cni, CoLocation, ControlPlane, DiskPolicy, Endpoint, GuestNetwork,
-    Image, Machine, Placement, Profile, Rollout, Taint, Topology,
+    Binding, CapacityPolicy, CapacityScope, Cni, CoLocation, ControlPlane, DiskPolicy, Endpoint,
+    GuestNetwork, Image, Machine, Placement, Profile, Rollout, Taint, Topology,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec};
 use guestcluster_bootstrap::is_domain;
@@ -74,6 +74,8 @@ pub struct Wanted {
     pub disks: DiskPolicy,
     /// What follows if the loss of a host would not be survived.
     pub capacity_policy: CapacityPolicy,
+    /// Whose loss it is about.
+    pub capacity_scope: CapacityScope,
     /// What becomes of control-plane machines that share a host.
     pub co_location: CoLocation,
     /// No writes.
@@ -208,6 +210,7 @@ impl Wanted {
             protected: spec.deletion.protected,
             disks: spec.deletion.disks,
             capacity_policy: spec.capacity_policy,
+            capacity_scope: spec.capacity_scope,
             co_location: spec.repair.co_location,
             paused: spec.paused,
             settings: settings.clone(),

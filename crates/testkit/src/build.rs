@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use guestcluster_api::spec::{
-    AccessMode, Addons, Binding, CapacityPolicy, Cni, Component, ControlPlane, Deletion,
-    DiskPolicy, Endpoint, EndpointType, GuestNetwork, Image, Machine, Placement, Profile, Repair,
-    Rollout, Topology, WorkerPool,
+    AccessMode, Addons, Binding, CapacityPolicy, CapacityScope, Cni, Component, ControlPlane,
+    Deletion, DiskPolicy, Endpoint, EndpointType, GuestNetwork, Image, Machine, Placement, Profile,
+    Repair, Rollout, Topology, WorkerPool,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec, labels};
 use guestcluster_planner::observed::{Host, Infra, Quantity};
@@ -48,6 +48,7 @@ pub fn cluster(name: &str) -> ClusterBuilder {
         addons: Addons::default(),
         deletion: Deletion::default(),
         capacity_policy: CapacityPolicy::default(),
+        capacity_scope: CapacityScope::default(),
         repair: Repair::default(),
         paused: false,
     };

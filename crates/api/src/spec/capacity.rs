@@ -1,4 +1,4 @@
-//! What happens when hosts are few: room for the loss of one, and machines that share one.
+//! What happens when hosts are few: room for the loss of one or of a zone, and machines that share one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,16 @@ pub enum CapacityPolicy {
     Warn,
     /// Nobody is told.
     Ignore,
+}
+
+/// Whose loss is to be survived.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CapacityScope {
+    /// That of any one host.
+    #[default]
+    Host,
+    /// That of all hosts of any one zone as well.
+    Zone,
 }
 
 /// What the operator may mend by itself.

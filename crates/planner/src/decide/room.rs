@@ -6,13 +6,15 @@
 //!    never held back: a guest that is short already can be repaired.
 //! 2. Only what is known to be survived is added: as long as nobody knows, nothing is.
 
-use guestcluster_api::spec::CapacityPolicy;
+use std::collections::BTreeMap;
+
+use guestcluster_api::spec::{CapacityPolicy, CapacityScope};
 use guestcluster_api::{Reason, names};
 use k8s_openapi::jiff::SignedDuration;
 
 use super::machines::count;
 use super::{Context, Draft};
-use crate::foresight::{Fleet, FleetMachine, Foresight, newcomer, sentence};
+use crate::foresight::{Answers, Fleet, FleetMachine, Foresight, newcomer, sentence};
 use crate::machines::{MachineView, Phase};
 use crate::wanted::Pool;
 
@@ -31,7 +33,11 @@ pub(super) fn admitted(
     }
     draft.look_again(context.now + AGAIN, "room for the loss of a host");
     // Half a guest is of no use: where the control plane is held back, so are its workers.
-    let told = [Reason::HostLossNotSurvived, Reason::CapacityUnknown];
+    let told = [
+        Reason::HostLossNotSurvived,
+        Reason::ZoneLossNotSurvived,
+        Reason::CapacityUnknown,
+    ];
     if draft.plan.holds.iter().any(|h| told.contains(&h.reason)) {
         return owed;
     }
@@ -81,37 +87,55 @@ fn refusal(
     after.machines.extend(newcomers(context, pool, more));
     let infra = &context.seen.infra;
     let after = after.ask(&infra.hosts, &infra.usage);
-    if after
-        .hosts
+    let zones = context.wanted.capacity_scope == CapacityScope::Zone;
+    let all = |answers: &Answers| {
+        let zones = answers.zones.iter().filter(|_| zones);
+        let zones = zones.map(|(zone, answer)| (format!("zone {zone}"), answer.clone()));
+        let hosts = answers.hosts.iter();
+        let hosts = hosts.map(|(host, answer)| (host.clone(), answer.clone()));
+        (hosts.collect(), zones.collect())
+    };
+    let (hosts, zones): (Losses, Losses) = all(&after);
+    if hosts
         .values()
-        .all(|answer| *answer == Foresight::Fits)
+        .chain(zones.values())
+        .all(|a| *a == Foresight::Fits)
     {
         return None;
     }
     let before = before.ask(&infra.hosts, &infra.usage);
-    let homeless = |host: &str| match before.hosts.get(host) {
+    let (hosts_before, zones_before): (Losses, Losses) = all(&before);
+    worse(Reason::HostLossNotSurvived, (&hosts_before, &hosts))
+        .or_else(|| worse(Reason::ZoneLossNotSurvived, (&zones_before, &zones)))
+}
+
+/// Answers by what would be lost.
+type Losses = BTreeMap<String, Foresight>;
+
+/// The first loss that leaves more machines without a host than before, or has no answer any more.
+fn worse(reason: Reason, (before, after): (&Losses, &Losses)) -> Option<(Reason, String)> {
+    let homeless = |lost: &str| match before.get(lost) {
         Some(Foresight::Short { homeless, .. }) => homeless.len(),
         _ => 0,
     };
     let mut unknown = None;
-    for (host, answer) in &after.hosts {
+    for (lost, answer) in after {
         match answer {
             Foresight::Short {
                 homeless: now,
                 why,
                 cure,
-            } if now.len() > homeless(host) => {
-                let why = sentence(host, now, why, cure.as_deref());
-                return Some((Reason::HostLossNotSurvived, why));
+            } if now.len() > homeless(lost) => {
+                return Some((reason, sentence(lost, now, why, cure.as_deref())));
             }
-            Foresight::NotKnown if before.hosts.get(host) == Some(&Foresight::Fits) => {
-                unknown = unknown.or(Some(host));
+            Foresight::NotKnown if before.get(lost) == Some(&Foresight::Fits) => {
+                unknown = unknown.or(Some(lost));
             }
             _ => {}
         }
     }
-    let host = unknown?;
-    let why = format!("whether the loss of {host} would be survived was not found out");
+    let lost = unknown?;
+    let why = format!("whether the loss of {lost} would be survived was not found out");
     Some((Reason::CapacityUnknown, why))
 }
 

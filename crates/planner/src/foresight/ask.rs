@@ -1,11 +1,12 @@
 //! Asking what becomes of a fleet, host by host, and putting the answers into words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use guestcluster_api::labels;
 use guestcluster_capacity::{Host, Usage};
 use guestcluster_placement::{Machine, Outcome, Shortfall, WhatIf};
 
-use super::{Answers, Crowd, Fleet, FleetMachine, Foresight, Loss, Outlook};
+use super::{Answers, Crowd, Fleet, FleetMachine, Foresight, Loss, Outlook, Zones};
 
 /// For so many lost hosts a cure is looked for, which takes longer than to find that one is needed.
 const CURES: usize = 8;
@@ -17,8 +18,8 @@ impl Fleet {
     /// too, is `usage`.
     pub fn ask(&self, hosts: &[Host], usage: &Usage) -> Answers {
         let mut answers = Answers {
-            hosts: BTreeMap::new(),
             guests: self.crowds(),
+            ..Answers::default()
         };
         let machines = self.machines.iter().map(as_placed).collect::<Vec<_>>();
         let what_if = WhatIf::new(&guestcluster_placement::Fleet {
@@ -29,36 +30,53 @@ impl Fleet {
         });
         let guest_of = self.machines.iter().map(|m| (&*m.name, &*m.guest));
         let guest_of = guest_of.collect::<BTreeMap<_, _>>();
-        let mut cures = CURES;
+        let mut question = Question {
+            what_if: &what_if,
+            guest_of,
+            cures: CURES,
+        };
         for (host, outcome) in what_if.each_host() {
-            let foresight = match outcome {
-                Outcome::Fits { .. } => Foresight::Fits,
-                Outcome::NotKnown(_) => {
-                    self.not_known(host, &mut answers.guests);
-                    Foresight::NotKnown
-                }
-                Outcome::Short(short) => {
-                    let cure = (cures > 0).then(|| what_if.cure(&short));
-                    cures = cures.saturating_sub(1);
-                    let is_any = |cure: &guestcluster_placement::Cure<'_>| {
-                        !cure.hosts.is_empty() || !cure.capped.is_empty()
-                    };
-                    let cure = cure.filter(is_any).map(|cure| cure.to_string());
-                    for (guest, loss) in losses(&what_if, (&short, cure.as_ref()), &guest_of) {
-                        let outlook = answers.guests.entry(guest).or_default();
-                        outlook.losses.insert(host.to_owned(), loss);
-                    }
-                    let first = short.homeless.first().copied().unwrap_or_default();
-                    Foresight::Short {
-                        why: why(&what_if, &short, first),
-                        homeless: short.homeless.iter().map(|m| (*m).to_owned()).collect(),
-                        cure,
-                    }
-                }
-            };
+            let (foresight, losses) = question.answer(outcome);
+            if foresight == Foresight::NotKnown {
+                self.not_known(host, &mut answers.guests);
+            }
+            for (guest, loss) in losses {
+                let outlook = answers.guests.entry(guest).or_default();
+                outlook.losses.insert(host.to_owned(), loss);
+            }
             answers.hosts.insert(host.to_owned(), foresight);
         }
+        self.ask_zones(&mut question, &mut answers);
         answers
+    }
+
+    /// The same for zones, told to the guests that ask.
+    fn ask_zones(&self, question: &mut Question<'_>, answers: &mut Answers) {
+        let asking = self.machines.iter().filter(|machine| machine.asks_zones);
+        let asking: BTreeSet<_> = asking.map(|machine| &machine.guest).collect();
+        if asking.is_empty() {
+            return;
+        }
+        let mut outlooks: BTreeMap<_, _> = asking
+            .into_iter()
+            .map(|guest| (guest.clone(), Zones::default()))
+            .collect();
+        for (zone, outcome) in question.what_if.each_zone(labels::ZONE) {
+            let (foresight, mut losses) = question.answer(outcome);
+            for (guest, zones) in &mut outlooks {
+                zones.count += 1;
+                if foresight == Foresight::NotKnown {
+                    zones.not_known.push(zone.to_owned());
+                }
+                if let Some(loss) = losses.remove(guest) {
+                    zones.losses.insert(zone.to_owned(), loss);
+                }
+            }
+            answers.zones.insert(zone.to_owned(), foresight);
+        }
+        for (guest, zones) in outlooks {
+            answers.guests.entry(guest).or_default().zones = Some(zones);
+        }
     }
 
     /// An outlook for each guest, with the hosts that carry too much of its tenant.
@@ -100,6 +118,39 @@ impl Fleet {
                 not_known.push(host.to_owned());
             }
         }
+    }
+}
+
+/// What is asked of a fleet, loss by loss.
+struct Question<'q> {
+    what_if: &'q WhatIf<'q>,
+    guest_of: BTreeMap<&'q str, &'q str>,
+    /// For so many more losses a cure is looked for.
+    cures: usize,
+}
+
+impl Question<'_> {
+    /// The answer in words, and what it means for each guest.
+    fn answer(&mut self, outcome: Outcome<'_>) -> (Foresight, BTreeMap<String, Loss>) {
+        let short = match outcome {
+            Outcome::Fits { .. } => return (Foresight::Fits, BTreeMap::new()),
+            Outcome::NotKnown(_) => return (Foresight::NotKnown, BTreeMap::new()),
+            Outcome::Short(short) => short,
+        };
+        let cure = (self.cures > 0).then(|| self.what_if.cure(&short));
+        self.cures = self.cures.saturating_sub(1);
+        let is_any = |cure: &guestcluster_placement::Cure<'_>| {
+            !cure.hosts.is_empty() || !cure.capped.is_empty()
+        };
+        let cure = cure.filter(is_any).map(|cure| cure.to_string());
+        let losses = losses(self.what_if, (&short, cure.as_ref()), &self.guest_of);
+        let first = short.homeless.first().copied().unwrap_or_default();
+        let foresight = Foresight::Short {
+            why: why(self.what_if, &short, first),
+            homeless: short.homeless.iter().map(|m| (*m).to_owned()).collect(),
+            cure,
+        };
+        (foresight, losses)
     }
 }
 

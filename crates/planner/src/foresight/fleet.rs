@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use guestcluster_api::GuestClusterStatus;
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
-use guestcluster_api::spec::Profile;
+use guestcluster_api::spec::{CapacityPolicy, CapacityScope, Profile};
 use guestcluster_api::status::MachineStatus;
 use guestcluster_capacity::{Holding, Requests};
 use guestcluster_placement::Requirements;
@@ -30,6 +30,8 @@ pub struct FleetMachine {
     pub apart: Option<String>,
     /// Whose it is.
     pub tenant: String,
+    /// Its guest asks what the loss of a zone would mean.
+    pub asks_zones: bool,
 }
 
 /// Machines of all guests, and how many of a tenant one host may carry.
@@ -96,6 +98,8 @@ pub fn newcomer(wanted: &Wanted, pool: &Pool, name: &str) -> FleetMachine {
         requirements: pool.requirements.clone(),
         apart: is_apart.then(|| guest.clone()),
         tenant: wanted.tenant.clone(),
+        asks_zones: wanted.capacity_policy != CapacityPolicy::Ignore
+            && wanted.capacity_scope == CapacityScope::Zone,
         guest,
     }
 }

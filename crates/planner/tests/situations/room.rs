@@ -1,11 +1,11 @@
 //! Room for the loss of a host, and machines that share one.
 
-use guestcluster_api::GuestCluster;
-use guestcluster_api::spec::{CapacityPolicy, CoLocation};
+use guestcluster_api::spec::{CapacityPolicy, CapacityScope, CoLocation};
+use guestcluster_api::{GuestCluster, labels};
 use guestcluster_planner::action::Kind;
 use guestcluster_planner::observed::Quantity;
 use guestcluster_planner::{Action, Plan};
-use guestcluster_testkit::{Mishap, World};
+use guestcluster_testkit::{Mishap, World, guest_infra};
 
 use super::{ROUNDS, assert_picture, calm, prod, until_planned, world};
 
@@ -39,6 +39,43 @@ fn three_hosts_are_too_few_for_three_machines_and_a_loss() {
         settled(with(CapacityPolicy::Warn), 3)
     );
     assert_picture!("capacity_ignored", settled(with(CapacityPolicy::Ignore), 3));
+}
+
+/// Hosts in two zones, in turn.
+fn in_zones(scope: CapacityScope, hosts: usize) -> World {
+    let cluster = prod().with(|spec| spec.capacity_scope = scope).build();
+    let mut world = world(cluster);
+    world.foresee(true);
+    world.infra_mut().hosts = guest_infra(6).hosts;
+    world.infra_mut().hosts.truncate(hosts);
+    for (number, host) in world.infra_mut().hosts.iter_mut().enumerate() {
+        let zone = format!("zone-{}", number % 2);
+        host.labels.insert(labels::ZONE.to_owned(), zone);
+    }
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    world
+}
+
+/// Of four hosts in two zones two are left, which are too few for three control-plane machines.
+#[test]
+fn the_loss_of_a_zone_is_told_where_that_is_asked() {
+    let reason = |world: &World| {
+        let mut all = world.status().conditions.into_iter();
+        let told = all.find(|condition| condition.type_ == "CapacityAvailable");
+        told.map(|condition| condition.reason)
+    };
+    let few = in_zones(CapacityScope::Zone, 4);
+    assert_eq!(reason(&few).as_deref(), Some("ZoneLossNotSurvived"));
+    let capacity = few.status().capacity;
+    assert_eq!(capacity.survives_host_loss, Some(true));
+    assert_eq!(capacity.survives_zone_loss, Some(false));
+    assert_eq!(capacity.worst_zone.as_deref(), Some("zone-0"));
+    let unasked = in_zones(CapacityScope::Host, 4);
+    assert_eq!(reason(&unasked).as_deref(), Some("SurvivesHostLoss"));
+    assert_eq!(unasked.status().capacity.survives_zone_loss, None);
+    let many = in_zones(CapacityScope::Zone, 6);
+    assert_eq!(reason(&many).as_deref(), Some("SurvivesHostLoss"));
+    assert_eq!(many.status().capacity.survives_zone_loss, Some(true));
 }
 
 #[test]

@@ -244,8 +244,8 @@ fn is_choosable(machine: &MachineView<'_>) -> bool {
     may_depart(machine) && !machine.is_stopped()
 }
 
-/// Which of several machines leaves: one that was chosen before, one that never joined, one that does
-/// not serve, an outdated one, one of the most crowded host, the oldest.
+/// Which of several machines leaves: one that was chosen before, one without VM, one that never joined,
+/// one that does not serve, an outdated one, one of the most crowded host, the oldest.
 fn victim<'c, 'a>(
     candidates: &[&'c MachineView<'a>],
     outdated: impl Fn(&MachineView<'a>) -> bool,
@@ -257,7 +257,8 @@ fn victim<'c, 'a>(
     candidates.iter().copied().min_by_key(|m| {
         (
             m.leaves().is_none(),
-            m.joined_before(),
+            m.vm.is_some(),
+            m.member.is_some() || m.has_joined() || m.joined_before(),
             m.phase() == Phase::Ready,
             !outdated(m),
             std::cmp::Reverse(crowd(m)),

@@ -1,6 +1,8 @@
 //! Conditions of what the guest shares with all others: room for the loss of a host, and a tenant's
 //! share of one.
 
+use std::collections::BTreeMap;
+
 use guestcluster_api::spec::CapacityPolicy;
 use guestcluster_api::status::CapacityStatus;
 use guestcluster_api::{ConditionType, GuestClusterStatus, Reason};
@@ -8,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::foundation::counted;
 use super::{Facts, Truth, Verdict, held, no, yes};
-use crate::foresight::{Outlook, sentence};
+use crate::foresight::{Loss, Outlook, Zones, sentence};
 use crate::observed::Observed;
 use crate::wanted::Wanted;
 
@@ -31,9 +33,14 @@ pub(in crate::report) fn status(
     };
     let worst = outlook.worst().map(|(host, _)| host.clone());
     let is_known = worst.is_some() || outlook.not_known.is_empty();
+    let zones = outlook.zones.as_ref().filter(|zones| zones.count > 0);
+    let worst_zone = zones.and_then(|zones| Some(zones.worst()?.0.clone()));
+    let zones = zones.filter(|zones| worst_zone.is_some() || zones.not_known.is_empty());
     CapacityStatus {
         survives_host_loss: is_known.then_some(worst.is_none()),
         worst_host: worst,
+        survives_zone_loss: zones.map(|_| worst_zone.is_none()),
+        worst_zone,
     }
 }
 
@@ -79,7 +86,8 @@ pub(super) fn available(facts: &Facts<'_>) -> Verdict {
                 .to_owned(),
         );
     }
-    if let Some(verdict) = held(facts, &[Reason::HostLossNotSurvived]) {
+    let refused = [Reason::HostLossNotSurvived, Reason::ZoneLossNotSurvived];
+    if let Some(verdict) = held(facts, &refused) {
         return verdict;
     }
     if let Some((_, reason, message)) = held(facts, &[Reason::CapacityUnknown]) {
@@ -92,25 +100,50 @@ pub(super) fn available(facts: &Facts<'_>) -> Verdict {
         return unknown("no machine of the guest must have a host yet");
     };
     if let Some((host, loss)) = outlook.worst() {
-        let worst = sentence(host, &loss.homeless, &loss.why, loss.cure.as_deref());
-        let others = outlook.losses.keys().filter(|other| *other != host);
-        let others = others.map(String::as_str).collect::<Vec<_>>();
-        let others = match others.as_slice() {
-            [] => String::new(),
-            others => format!(". Nor is the loss survived of {}", others.join(", ")),
-        };
-        return no(Reason::HostLossNotSurvived, format!("{worst}{others}"));
+        return no(
+            Reason::HostLossNotSurvived,
+            lost((host, loss), &outlook.losses),
+        );
     }
-    match outlook.not_known.as_slice() {
-        [] => yes(
+    let zones = outlook.zones.as_ref();
+    if let Some((zone, loss)) = zones.and_then(Zones::worst) {
+        let losses = zones.map(|zones| &zones.losses);
+        let message = lost((zone, loss), losses.unwrap_or(&outlook.losses));
+        return no(Reason::ZoneLossNotSurvived, format!("of zones, {message}"));
+    }
+    let zones_not_known = zones.map_or(&[][..], |zones| &zones.not_known);
+    let not_known = outlook.not_known.iter().chain(zones_not_known);
+    let not_known = not_known.map(String::as_str).collect::<Vec<_>>();
+    if !not_known.is_empty() {
+        return unknown(&format!(
+            "whether its machines find other hosts was not found out, in the time there is for it, \
+             for the loss of {}",
+            not_known.join(", ")
+        ));
+    }
+    match zones {
+        None => yes(
             Reason::SurvivesHostLoss,
             "whichever host dies, every machine of the guest finds another one",
         ),
-        hosts => unknown(&format!(
-            "whether its machines find other hosts was not found out, in the time there is for it, \
-             for the loss of {}",
-            hosts.join(", ")
-        )),
+        Some(zones) if zones.count == 0 => unknown(
+            "spec.capacityScope is Zone, and no host has the label topology.kubernetes.io/zone",
+        ),
+        Some(_) => yes(
+            Reason::SurvivesHostLoss,
+            "whichever host or zone is lost, every machine of the guest finds another host",
+        ),
+    }
+}
+
+/// The worst loss, and the names of the others.
+fn lost((name, loss): (&String, &Loss), all: &BTreeMap<String, Loss>) -> String {
+    let worst = sentence(name, &loss.homeless, &loss.why, loss.cure.as_deref());
+    let others = all.keys().filter(|other| *other != name);
+    let others = others.map(String::as_str).collect::<Vec<_>>();
+    match others.as_slice() {
+        [] => worst,
+        others => format!("{worst}. Nor is the loss survived of {}", others.join(", ")),
     }
 }
 
