@@ -38,11 +38,11 @@ pub struct Forecast {
 #[derive(Debug, Default)]
 struct Shared {
     changed: Notify,
-    known: Mutex<Option<Arc<Known>>>,
+    known: Mutex<Option<Known>>,
 }
 
 /// A world, and what was answered of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     /// The world was last found to be so.
     taken: Instant,
@@ -126,22 +126,22 @@ impl Forecast {
             let begun = monotonic();
             let world = World::of(&stores, &settings);
             let former = self.known().clone();
-            match former.as_deref() {
-                Some(former) if *former.world == world => self.confirm(former, begun),
-                former => self.work_out((world, begun), former, &queue).await,
+            match former {
+                Some(former) if *former.world == world => self.set(Known {
+                    taken: begun,
+                    ..former
+                }),
+                former => {
+                    self.work_out((world, begun), former.as_ref(), &queue).await;
+                }
             }
             let took = monotonic().saturating_duration_since(begun);
             tokio::time::sleep(took * REST).await;
         }
     }
 
-    /// What was answered still holds.
-    fn confirm(&self, former: &Known, taken: Instant) {
-        *self.known() = Some(Arc::new(Known {
-            taken,
-            world: Arc::clone(&former.world),
-            answers: Arc::clone(&former.answers),
-        }));
+    fn set(&self, known: Known) {
+        *self.known() = Some(known);
     }
 
     async fn work_out(
@@ -167,18 +167,18 @@ impl Forecast {
         };
         let news = news(former.map(|former| &*former.answers), &answers);
         debug!(short = answers.short(), guests = news.len(), "forecast");
-        *self.known() = Some(Arc::new(Known {
+        self.set(Known {
             taken,
             world: Arc::new(world),
             answers: Arc::new(answers),
-        }));
+        });
         for guest in news {
             queue.add(guest);
         }
     }
 
     /// Each change is one assignment, so a panic elsewhere leaves the value whole.
-    fn known(&self) -> MutexGuard<'_, Option<Arc<Known>>> {
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
         let known = self.shared.known.lock();
         known.unwrap_or_else(PoisonError::into_inner)
     }
@@ -250,10 +250,13 @@ mod tests {
                 ..Answers::default()
             }),
         };
-        forecast.confirm(&known, taken);
+        forecast.set(known.clone());
         assert_eq!(forecast.without("host-1", taken), Foresight::Fits);
         assert_eq!(forecast.without("host-1", later), Foresight::NotAsked);
-        forecast.confirm(&known, later);
+        forecast.set(Known {
+            taken: later,
+            ..known
+        });
         assert_eq!(forecast.without("host-1", later), Foresight::Fits);
     }
 }

@@ -34,6 +34,7 @@ use tracing::info;
 use crate::error::Error;
 use crate::forecast::Forecast;
 use crate::leader::Leader;
+use crate::pointer;
 use crate::stores::{BEHIND, Stores, is_behind};
 
 /// The longest that one write may take.
@@ -239,18 +240,13 @@ fn news(before: Option<&HostMaintenanceStatus>, after: &HostMaintenanceStatus) -
     })
 }
 
-fn path(key: &str) -> String {
-    let key = key.replace('~', "~0").replace('/', "~1");
-    format!("/metadata/annotations/{key}")
-}
-
 /// A Node's version changes with every heartbeat, so it is no guard; its uid is.
 fn cordon(node: &HostNode, uid: &str, name: &str) -> Value {
     let mut steps = vec![json!({ "op": "test", "path": "/metadata/uid", "value": uid })];
     if node.metadata.annotations.is_none() {
         steps.push(json!({ "op": "add", "path": "/metadata/annotations", "value": {} }));
     }
-    let annotation = path(labels::CORDONED_BY);
+    let annotation = pointer::annotation(labels::CORDONED_BY);
     steps.push(json!({ "op": "add", "path": annotation, "value": name }));
     steps.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": true }));
     Value::Array(steps)
@@ -258,7 +254,7 @@ fn cordon(node: &HostNode, uid: &str, name: &str) -> Value {
 
 /// Fails if the cordon is not, or not any more, of that name.
 fn uncordon(node: &HostNode, uid: &str, name: &str) -> Value {
-    let annotation = path(labels::CORDONED_BY);
+    let annotation = pointer::annotation(labels::CORDONED_BY);
     let mut steps = vec![
         json!({ "op": "test", "path": "/metadata/uid", "value": uid }),
         json!({ "op": "test", "path": annotation, "value": name }),

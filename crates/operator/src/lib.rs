@@ -13,6 +13,7 @@ pub mod host_pod;
 pub mod keys;
 pub mod leader;
 pub mod memory;
+pub mod pointer;
 pub mod run;
 pub mod secret_body;
 pub mod secrets;

@@ -9,6 +9,7 @@ mod fleet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use fleet::guest_name;
 pub use fleet::{Fleet, FleetMachine, machines, newcomer};
 
 /// The answer to *would all machines that must have a home still find one without this host?*
@@ -109,6 +110,11 @@ pub fn sentence(lost: &str, homeless: &[String], why: &str, cure: Option<&str>) 
     let cure = cure.map(|cure| format!(". It takes {cure}"));
     let cure = cure.unwrap_or_default();
     format!("if {lost} died, {named}{more} would find no host: {why}{cure}")
+}
+
+/// How the loss of a zone is told of.
+pub(crate) fn zone(name: &str) -> String {
+    format!("zone {name}")
 }
 
 impl Outlook {

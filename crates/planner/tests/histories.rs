@@ -350,3 +350,20 @@ fn a_name_that_is_taken_back_leaves_the_endpoint_where_it_was() {
     assert_eq!(after, before);
     assert!(!world.log().contains("MoveEndpoint"), "{}", world.log());
 }
+
+/// The others have no VM yet, and before it has joined nothing else tells it from them.
+#[test]
+fn the_machine_that_begins_a_control_plane_is_not_the_one_too_many() {
+    let mut world = World::new(11, cluster("prod").control_plane(3).build());
+    reach(&mut world, |world| !world.observe().instances.is_empty());
+    world.step(Step::Scale(1));
+    for _ in 0..40 {
+        let (plan, _) = world.consider();
+        let leaves = |left: &std::collections::BTreeMap<_, _>| left.contains_key("prod-cp-1");
+        assert!(!plan.departures.iter().any(leaves), "{}", world.log());
+        world.pass(1);
+        world.reconcile(Mishap::None);
+    }
+    settle(&mut world);
+    assert_eq!(world.running(), ["prod-cp-1"]);
+}

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::GuestApi;
 use super::slim::SlimNode;
 use crate::error::Error;
+use crate::pointer;
 
 /// Pods that end by themselves or never are left alone by a drain: they need no other Node.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -140,10 +141,7 @@ fn refusal(status: &kube::core::Status) -> String {
 }
 
 fn drain_patch(node: &SlimNode, uid: &str, since: Option<Timestamp>) -> Value {
-    let annotation = format!(
-        "/metadata/annotations/{}",
-        labels::NODE_DRAIN.replace('/', "~1")
-    );
+    let annotation = pointer::annotation(labels::NODE_DRAIN);
     let mut steps = vec![json!({ "op": "test", "path": "/metadata/uid", "value": uid })];
     let marked = node.annotations().contains_key(labels::NODE_DRAIN);
     if let Some(since) = since {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::GuestApi;
 use crate::error::Error;
+use crate::pointer;
 
 /// A ConfigMap that holds a kubeconfig, and the key under which it does.
 struct Place {
@@ -94,8 +95,8 @@ impl GuestApi<'_> {
 /// Notes the endpoint on the template of kube-proxy's Pods, so that they are made anew.
 fn note_patch(has_annotations: bool, server: &str) -> Value {
     let path = "/spec/template/metadata/annotations";
-    let key = labels::SERVER.replace('/', "~1");
-    let note = json!({ "op": "add", "path": format!("{path}/{key}"), "value": server });
+    let entry = pointer::entry(path, labels::SERVER);
+    let note = json!({ "op": "add", "path": entry, "value": server });
     if has_annotations {
         return json!([note]);
     }

@@ -12,6 +12,8 @@ use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::pointer;
+
 /// Key of the taint that keeps ordinary Pods off the control plane.
 const CONTROL_PLANE_TAINT: &str = "node-role.kubernetes.io/control-plane";
 
@@ -131,10 +133,7 @@ pub(super) fn node_patch(
         steps.push(json!({ "op": "add", "path": "/metadata/labels", "value": {} }));
     }
     for (key, value) in labels {
-        let path = format!(
-            "/metadata/labels/{}",
-            key.replace('~', "~0").replace('/', "~1")
-        );
+        let path = pointer::label(key);
         match value {
             Some(value) => steps.push(json!({ "op": "add", "path": path, "value": value })),
             // To take off what is not there fails the whole patch.

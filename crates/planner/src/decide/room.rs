@@ -14,7 +14,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::machines::count;
 use super::{Context, Draft};
-use crate::foresight::{Answers, Fleet, FleetMachine, Foresight, newcomer, sentence};
+use crate::foresight::{Fleet, FleetMachine, Foresight, guest_name, newcomer, sentence, zone};
 use crate::machines::{MachineView, Phase};
 use crate::wanted::Pool;
 
@@ -87,33 +87,28 @@ fn refusal(
     after.machines.extend(newcomers(context, pool, more));
     let infra = &context.seen.infra;
     let after = after.ask(&infra.hosts, &infra.usage);
-    let zones = context.wanted.capacity_scope == CapacityScope::Zone;
-    let all = |answers: &Answers| {
-        let zones = answers.zones.iter().filter(|_| zones);
-        let zones = zones.map(|(zone, answer)| (format!("zone {zone}"), answer.clone()));
-        let hosts = answers.hosts.iter();
-        let hosts = hosts.map(|(host, answer)| (host.clone(), answer.clone()));
-        (hosts.collect(), zones.collect())
-    };
-    let (hosts, zones): (Losses, Losses) = all(&after);
-    if hosts
-        .values()
-        .chain(zones.values())
-        .all(|a| *a == Foresight::Fits)
-    {
+    // Zones are answered for whoever asks.
+    let asks_zones = context.wanted.capacity_scope == CapacityScope::Zone;
+    let zones = after.zones.values().filter(|_| asks_zones);
+    let fits = |answer: &Foresight| *answer == Foresight::Fits;
+    if after.hosts.values().chain(zones).all(fits) {
         return None;
     }
     let before = before.ask(&infra.hosts, &infra.usage);
-    let (hosts_before, zones_before): (Losses, Losses) = all(&before);
-    worse(Reason::HostLossNotSurvived, (&hosts_before, &hosts))
-        .or_else(|| worse(Reason::ZoneLossNotSurvived, (&zones_before, &zones)))
+    let reason = Reason::HostLossNotSurvived;
+    let host = worse((reason, str::to_owned), (&before.hosts, &after.hosts));
+    let zone = || {
+        let reason = Reason::ZoneLossNotSurvived;
+        worse((reason, zone), (&before.zones, &after.zones))
+    };
+    host.or_else(|| asks_zones.then(zone).flatten())
 }
 
-/// Answers by what would be lost.
-type Losses = BTreeMap<String, Foresight>;
-
 /// The first loss that leaves more machines without a host than before, or has no answer any more.
-fn worse(reason: Reason, (before, after): (&Losses, &Losses)) -> Option<(Reason, String)> {
+fn worse(
+    (reason, called): (Reason, fn(&str) -> String),
+    (before, after): (&BTreeMap<String, Foresight>, &BTreeMap<String, Foresight>),
+) -> Option<(Reason, String)> {
     let homeless = |lost: &str| match before.get(lost) {
         Some(Foresight::Short { homeless, .. }) => homeless.len(),
         _ => 0,
@@ -126,7 +121,7 @@ fn worse(reason: Reason, (before, after): (&Losses, &Losses)) -> Option<(Reason,
                 why,
                 cure,
             } if now.len() > homeless(lost) => {
-                return Some((reason, sentence(lost, now, why, cure.as_deref())));
+                return Some((reason, sentence(&called(lost), now, why, cure.as_deref())));
             }
             Foresight::NotKnown if before.get(lost) == Some(&Foresight::Fits) => {
                 unknown = unknown.or(Some(lost));
@@ -134,7 +129,7 @@ fn worse(reason: Reason, (before, after): (&Losses, &Losses)) -> Option<(Reason,
             _ => {}
         }
     }
-    let lost = unknown?;
+    let lost = called(unknown?);
     let why = format!("whether the loss of {lost} would be survived was not found out");
     Some((Reason::CapacityUnknown, why))
 }
@@ -142,12 +137,12 @@ fn worse(reason: Reason, (before, after): (&Losses, &Losses)) -> Option<(Reason,
 /// All machines there are, with those that this plan adds to other pools.
 fn fleet(context: &Context<'_>, draft: &Draft, pool: &Pool) -> Option<Fleet> {
     let (wanted, known) = (context.wanted, &context.seen.fleet.as_ref()?.fleet);
-    let identity = &wanted.identity;
-    let own = format!("{}/{}", identity.namespace, identity.name);
+    let own = guest_name(wanted);
     let others = known.machines.iter().filter(|m| m.guest != own);
     let mut fleet = Fleet {
         machines: others.cloned().collect(),
         caps: known.caps.clone(),
+        zones_asked_by: known.zones_asked_by.clone(),
     };
     fleet.add(wanted, context.previous, &context.seen.infra.holdings);
     for other in wanted.pools.iter().filter(|other| other.name != pool.name) {

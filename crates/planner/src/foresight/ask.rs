@@ -1,6 +1,6 @@
 //! Asking what becomes of a fleet, host by host, and putting the answers into words.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use guestcluster_api::labels;
 use guestcluster_capacity::{Host, Usage};
@@ -52,14 +52,14 @@ impl Fleet {
 
     /// The same for zones, told to the guests that ask.
     fn ask_zones(&self, question: &mut Question<'_>, answers: &mut Answers) {
-        let asking = self.machines.iter().filter(|machine| machine.asks_zones);
-        let asking: BTreeSet<_> = asking.map(|machine| &machine.guest).collect();
-        if asking.is_empty() {
+        if self.zones_asked_by.is_empty() {
             return;
         }
-        let mut outlooks: BTreeMap<_, _> = asking
-            .into_iter()
-            .map(|guest| (guest.clone(), Zones::default()))
+        // Guests of which no machine must have a home are told nothing.
+        let asking = answers.guests.iter_mut();
+        let asking = asking.filter(|(guest, _)| self.zones_asked_by.contains(*guest));
+        let mut outlooks: BTreeMap<&String, &mut Zones> = asking
+            .map(|(guest, outlook)| (guest, outlook.zones.get_or_insert_default()))
             .collect();
         for (zone, outcome) in question.what_if.each_zone(labels::ZONE) {
             let (foresight, mut losses) = question.answer(outcome);
@@ -68,14 +68,11 @@ impl Fleet {
                 if foresight == Foresight::NotKnown {
                     zones.not_known.push(zone.to_owned());
                 }
-                if let Some(loss) = losses.remove(guest) {
+                if let Some(loss) = losses.remove(*guest) {
                     zones.losses.insert(zone.to_owned(), loss);
                 }
             }
             answers.zones.insert(zone.to_owned(), foresight);
-        }
-        for (guest, zones) in outlooks {
-            answers.guests.entry(guest).or_default().zones = Some(zones);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The machines of all guests, as far as they must have a home.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_api::GuestClusterStatus;
 use guestcluster_api::labels::Role;
@@ -30,8 +30,6 @@ pub struct FleetMachine {
     pub apart: Option<String>,
     /// Whose it is.
     pub tenant: String,
-    /// Its guest asks what the loss of a zone would mean.
-    pub asks_zones: bool,
 }
 
 /// Machines of all guests, and how many of a tenant one host may carry.
@@ -41,12 +39,18 @@ pub struct Fleet {
     pub machines: Vec<FleetMachine>,
     /// Caps by tenant; tenants that are not named have none.
     pub caps: BTreeMap<String, usize>,
+    /// Guests that ask what the loss of a zone would mean, `namespace/name`.
+    pub zones_asked_by: BTreeSet<String>,
 }
 
 impl Fleet {
     /// Adds a guest: its machines, and the cap of its tenant if it names the lowest.
     pub fn add(&mut self, wanted: &Wanted, status: &GuestClusterStatus, held: &[Holding]) {
         self.machines.extend(machines(wanted, status, held));
+        let asks_zones = wanted.capacity_policy != CapacityPolicy::Ignore
+            && wanted.capacity_scope == CapacityScope::Zone;
+        self.zones_asked_by
+            .extend(asks_zones.then(|| guest_name(wanted)));
         let caps = wanted.pools.iter().filter_map(|pool| pool.max_per_host);
         if let Some(cap) = caps.min() {
             let lowest = self.caps.entry(wanted.tenant.clone()).or_insert(cap);
@@ -86,10 +90,15 @@ fn known(wanted: &Wanted, pool: &Pool, name: &str, held: &[Holding]) -> FleetMac
     }
 }
 
+/// `namespace/name` of a guest.
+pub(crate) fn guest_name(wanted: &Wanted) -> String {
+    format!("{}/{}", wanted.identity.namespace, wanted.identity.name)
+}
+
 /// A machine of a pool that is on no host yet.
 pub fn newcomer(wanted: &Wanted, pool: &Pool, name: &str) -> FleetMachine {
     let identity = &wanted.identity;
-    let guest = format!("{}/{}", identity.namespace, identity.name);
+    let guest = guest_name(wanted);
     let is_apart = pool.role == Role::ControlPlane && wanted.profile == Profile::Production;
     FleetMachine {
         name: format!("{}/{name}", identity.namespace),
@@ -98,8 +107,6 @@ pub fn newcomer(wanted: &Wanted, pool: &Pool, name: &str) -> FleetMachine {
         requirements: pool.requirements.clone(),
         apart: is_apart.then(|| guest.clone()),
         tenant: wanted.tenant.clone(),
-        asks_zones: wanted.capacity_policy != CapacityPolicy::Ignore
-            && wanted.capacity_scope == CapacityScope::Zone,
         guest,
     }
 }

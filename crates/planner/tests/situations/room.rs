@@ -1,7 +1,7 @@
 //! Room for the loss of a host, and machines that share one.
 
 use guestcluster_api::spec::{CapacityPolicy, CapacityScope, CoLocation};
-use guestcluster_api::{GuestCluster, labels};
+use guestcluster_api::{GuestCluster, Reason, labels};
 use guestcluster_planner::action::Kind;
 use guestcluster_planner::observed::Quantity;
 use guestcluster_planner::{Action, Plan};
@@ -42,8 +42,7 @@ fn three_hosts_are_too_few_for_three_machines_and_a_loss() {
 }
 
 /// Hosts in two zones, in turn.
-fn in_zones(scope: CapacityScope, hosts: usize) -> World {
-    let cluster = prod().with(|spec| spec.capacity_scope = scope).build();
+fn in_zones(cluster: GuestCluster, hosts: usize) -> World {
     let mut world = world(cluster);
     world.foresee(true);
     world.infra_mut().hosts = guest_infra(6).hosts;
@@ -52,6 +51,12 @@ fn in_zones(scope: CapacityScope, hosts: usize) -> World {
         let zone = format!("zone-{}", number % 2);
         host.labels.insert(labels::ZONE.to_owned(), zone);
     }
+    world
+}
+
+fn settled_in_zones(scope: CapacityScope, hosts: usize) -> World {
+    let cluster = prod().with(|spec| spec.capacity_scope = scope).build();
+    let mut world = in_zones(cluster, hosts);
     assert!(world.run_until_calm(ROUNDS), "{}", world.log());
     world
 }
@@ -64,18 +69,37 @@ fn the_loss_of_a_zone_is_told_where_that_is_asked() {
         let told = all.find(|condition| condition.type_ == "CapacityAvailable");
         told.map(|condition| condition.reason)
     };
-    let few = in_zones(CapacityScope::Zone, 4);
+    let few = settled_in_zones(CapacityScope::Zone, 4);
     assert_eq!(reason(&few).as_deref(), Some("ZoneLossNotSurvived"));
     let capacity = few.status().capacity;
     assert_eq!(capacity.survives_host_loss, Some(true));
     assert_eq!(capacity.survives_zone_loss, Some(false));
     assert_eq!(capacity.worst_zone.as_deref(), Some("zone-0"));
-    let unasked = in_zones(CapacityScope::Host, 4);
+    let unasked = settled_in_zones(CapacityScope::Host, 4);
     assert_eq!(reason(&unasked).as_deref(), Some("SurvivesHostLoss"));
     assert_eq!(unasked.status().capacity.survives_zone_loss, None);
-    let many = in_zones(CapacityScope::Zone, 6);
+    let many = settled_in_zones(CapacityScope::Zone, 6);
     assert_eq!(reason(&many).as_deref(), Some("SurvivesHostLoss"));
     assert_eq!(many.status().capacity.survives_zone_loss, Some(true));
+}
+
+#[test]
+fn nothing_is_made_that_would_not_survive_a_zone_where_that_is_enforced() {
+    let enforced = prod().with(|spec| {
+        spec.capacity_policy = CapacityPolicy::Enforce;
+        spec.capacity_scope = CapacityScope::Zone;
+    });
+    let mut few = in_zones(enforced.clone().build(), 4);
+    few.run_until(20, |_, _| false);
+    assert!(few.status().control_plane.machines.is_empty());
+    let (plan, _) = few.consider();
+    let told = |hold: &guestcluster_planner::action::Hold| {
+        let lost = hold.message.contains("if zone zone-0 died");
+        hold.reason == Reason::ZoneLossNotSurvived && lost
+    };
+    assert!(plan.holds.iter().any(told), "{:#?}", plan.holds);
+    let mut many = in_zones(enforced.build(), 6);
+    assert!(many.run_until_calm(ROUNDS), "{}", many.log());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! KubeVirt's migration controller: machines that move to another host while they run.
 
 use guestcluster_planner::action::Kind;
-use guestcluster_planner::observed::{Holding, Infra, Launcher, Meta, Migration, Progress};
+use guestcluster_planner::observed::{Holding, Infra, Meta, Migration, Progress};
 
 use super::{Fault, World};
 
@@ -89,13 +89,7 @@ impl World {
     }
 
     fn arrive(&mut self, machine: &str, host: String) {
-        let address = format!("10.77.0.{}", self.id());
-        let launcher = Launcher {
-            name: format!("virt-launcher-{machine}-{}", self.id()),
-            meta: self.new_meta(None, None),
-            serving: true,
-            ..Launcher::default()
-        };
+        let (address, launcher) = self.new_launcher(machine);
         if let Some(instance) = self.objects.instances.get_mut(machine) {
             instance.host = Some(host);
             instance.address = Some(address);

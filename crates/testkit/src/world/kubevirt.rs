@@ -218,13 +218,7 @@ impl World {
             Some("Pending") => self.set_phase(name, "Scheduling"),
             Some("Scheduling") => self.schedule(name),
             Some("Scheduled") => {
-                let address = format!("10.77.0.{}", self.id());
-                let launcher = Launcher {
-                    name: format!("virt-launcher-{name}-{}", self.id()),
-                    meta: self.new_meta(None, None),
-                    serving: true,
-                    ..Launcher::default()
-                };
+                let (address, launcher) = self.new_launcher(name);
                 let migratable = self.judge();
                 if let Some(instance) = self.objects.instances.get_mut(name) {
                     instance.address = Some(address);
@@ -236,6 +230,18 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// A Pod for the machine to run in, and its address.
+    pub(super) fn new_launcher(&mut self, name: &str) -> (String, Launcher) {
+        let address = format!("10.77.0.{}", self.id());
+        let launcher = Launcher {
+            name: format!("virt-launcher-{name}-{}", self.id()),
+            meta: self.new_meta(None, None),
+            serving: true,
+            ..Launcher::default()
+        };
+        (address, launcher)
     }
 
     /// Whether a machine can move while it runs, as KubeVirt tells it.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 use guestcluster_infra::faults::{Fault, MigrationFault};
 use kube::ResourceExt;
-use serde_json::json;
 
 use super::chain::is_shown_soon;
 use super::maintenance::{begin, done, end, machines_on};
+use super::masquerade::mobile;
 use crate::cluster::Cluster;
 use crate::prober::Prober;
 use crate::stage::Stage;
@@ -20,14 +20,7 @@ const NAMESPACE: &str = "mobile";
 /// machine whose migration fails is shut down and starts elsewhere, and is shown there as well.
 pub async fn machines_leave_an_emptied_host_while_they_run(stage: &Stage) -> anyhow::Result<()> {
     let guest = Cluster::new(stage, NAMESPACE, NAMESPACE);
-    let shared =
-        json!({ "cpu": 2, "memory": "4Gi", "rootDisk": { "accessMode": "ReadWriteMany" } });
-    let spec = json!({
-        "network": { "machine": { "binding": "Masquerade" } },
-        "controlPlane": { "replicas": 3, "machine": shared },
-        "workers": [{ "name": "general", "replicas": 1, "machine": shared }],
-    });
-    guest.apply(0, &spec).await?;
+    guest.apply(0, &mobile(3)).await?;
     guest.is_whole_with(3, 1).await?;
     guest
         .condition("LiveMigratable", "True", "Migratable")

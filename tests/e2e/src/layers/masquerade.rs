@@ -22,14 +22,7 @@ const PODS: Duration = Duration::from_secs(120);
 /// can move.
 pub async fn a_guest_behind_masquerade_serves(stage: &Stage) -> anyhow::Result<()> {
     let cluster = Cluster::new(stage, NAMESPACE, "mobile");
-    let shared =
-        json!({ "cpu": 2, "memory": "4Gi", "rootDisk": { "accessMode": "ReadWriteMany" } });
-    let spec = json!({
-        "network": { "machine": { "binding": "Masquerade" } },
-        "controlPlane": { "replicas": 1, "machine": shared },
-        "workers": [{ "name": "general", "replicas": 1, "machine": shared }],
-    });
-    cluster.apply(0, &spec).await?;
+    cluster.apply(0, &mobile(1)).await?;
     cluster.is_whole_with(1, 1).await?;
     nodes_go_by_their_services(&cluster).await?;
     pods_reach_each_other(&cluster).await?;
@@ -38,6 +31,17 @@ pub async fn a_guest_behind_masquerade_serves(stage: &Stage) -> anyhow::Result<(
         .await?;
     let arguments = ["-n", NAMESPACE, "delete", "gc", "--all", "--timeout=180s"];
     stage.kubectl(&arguments).await.map(drop)
+}
+
+/// A guest of so many control-plane machines and one worker, all of which can live-migrate.
+pub(super) fn mobile(control_plane: usize) -> Value {
+    let shared =
+        json!({ "cpu": 2, "memory": "4Gi", "rootDisk": { "accessMode": "ReadWriteMany" } });
+    json!({
+        "network": { "machine": { "binding": "Masquerade" } },
+        "controlPlane": { "replicas": control_plane, "machine": shared },
+        "workers": [{ "name": "general", "replicas": 1, "machine": shared }],
+    })
 }
 
 /// The InternalIP of each Node is the address of its machine's Service, and launcher Pods say so.

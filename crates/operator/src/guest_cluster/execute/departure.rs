@@ -13,6 +13,7 @@ use super::super::observe::member_doors;
 use super::super::{Context, Round};
 use crate::error::Error;
 use crate::etcd::{EtcdClient, MemberDoor};
+use crate::pointer;
 
 impl Context {
     /// Takes a machine out of the endpoint, or puts it back, by the label that the endpoint Service
@@ -23,11 +24,8 @@ impl Context {
         pod: &Launcher,
         out_since: Option<Timestamp>,
     ) -> Result<(), Error> {
-        let api = self.api::<LauncherPod>(round);
-        let patch = serving_patch(pod, out_since);
-        let written = self.writer.patch(&api, &pod.name, patch).await?;
-        self.ledger.wrote(round.subject.key, &written, monotonic());
-        Ok(())
+        self.patch_launcher(round, pod, serving_patch(pod, out_since))
+            .await
     }
 
     /// Notes on a launcher Pod that its machine is not moved out of it alive.
@@ -36,15 +34,21 @@ impl Context {
         round: &Round<'_>,
         pod: &Launcher,
     ) -> Result<(), Error> {
-        let api = self.api::<LauncherPod>(round);
+        let note = pointer::annotation(labels::MIGRATION_RULED_OUT);
         let patch = json!([
             { "op": "test", "path": "/metadata/uid", "value": pod.meta.uid },
-            {
-                "op": "add",
-                "path": pointer("annotations", labels::MIGRATION_RULED_OUT),
-                "value": "true",
-            },
+            { "op": "add", "path": note, "value": "true" },
         ]);
+        self.patch_launcher(round, pod, patch).await
+    }
+
+    async fn patch_launcher(
+        &self,
+        round: &Round<'_>,
+        pod: &Launcher,
+        patch: Value,
+    ) -> Result<(), Error> {
+        let api = self.api::<LauncherPod>(round);
         let written = self.writer.patch(&api, &pod.name, patch).await?;
         self.ledger.wrote(round.subject.key, &written, monotonic());
         Ok(())
@@ -85,14 +89,10 @@ impl Context {
     }
 }
 
-/// Where a label or annotation stands. Launcher Pods always have both: KubeVirt's own.
-fn pointer(map: &str, key: &str) -> String {
-    format!("/metadata/{map}/{}", key.replace('/', "~1"))
-}
-
+/// Launcher Pods always have labels and annotations: KubeVirt's own.
 fn serving_patch(pod: &Launcher, out_since: Option<Timestamp>) -> Value {
-    let label = pointer("labels", labels::ENDPOINT);
-    let note = pointer("annotations", labels::LEFT_ENDPOINT);
+    let label = pointer::label(labels::ENDPOINT);
+    let note = pointer::annotation(labels::LEFT_ENDPOINT);
     let meta = &pod.meta;
     // A Pod's status changes all the time, so its version is no guard; its label is.
     let mut steps = vec![json!({ "op": "test", "path": "/metadata/uid", "value": meta.uid })];

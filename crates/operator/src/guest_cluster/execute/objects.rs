@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use super::super::{Context, Round};
 use crate::error::Error;
+use crate::pointer;
 use crate::views::SlimSlice;
 
 /// Runs an expression with the type that we know a kind by: the one of its store.
@@ -237,10 +238,7 @@ fn release<K: Resource>(claim: &K, labels: &BTreeMap<String, String>) -> Value {
         steps.push(json!({ "op": "add", "path": "/metadata/labels", "value": {} }));
     }
     for (key, value) in labels {
-        let path = format!(
-            "/metadata/labels/{}",
-            key.replace('~', "~0").replace('/', "~1")
-        );
+        let path = pointer::label(key);
         steps.push(json!({ "op": "add", "path": path, "value": value }));
     }
     Value::Array(steps)

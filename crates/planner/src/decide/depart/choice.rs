@@ -244,8 +244,8 @@ fn is_choosable(machine: &MachineView<'_>) -> bool {
     may_depart(machine) && !machine.is_stopped()
 }
 
-/// Which of several machines leaves: one that was chosen before, one without VM, one that never joined,
-/// one that does not serve, an outdated one, one of the most crowded host, the oldest.
+/// Which of several machines leaves: one that was chosen before, one without VM, one that does not
+/// serve, an outdated one, one of the most crowded host, the oldest.
 fn victim<'c, 'a>(
     candidates: &[&'c MachineView<'a>],
     outdated: impl Fn(&MachineView<'a>) -> bool,
@@ -258,7 +258,6 @@ fn victim<'c, 'a>(
         (
             m.leaves().is_none(),
             m.vm.is_some(),
-            m.member.is_some() || m.has_joined() || m.joined_before(),
             m.phase() == Phase::Ready,
             !outdated(m),
             std::cmp::Reverse(crowd(m)),

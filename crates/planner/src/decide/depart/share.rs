@@ -73,8 +73,9 @@ pub(super) fn machine<'c, 'a>(
         )
     })?;
     // What moves has found its host, which its own Pod keeps from others.
-    let found = alive::is_under_way(context, chosen);
-    if let Err(why) = another_host(context, chosen).or_else(|why| found.then_some(()).ok_or(why)) {
+    if !alive::is_under_way(context, chosen)
+        && let Err(why) = another_host(context, chosen)
+    {
         draft.hold(
             Reason::HostShared,
             format!(

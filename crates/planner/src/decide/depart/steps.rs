@@ -109,13 +109,14 @@ fn depart(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) -> Resul
 fn quiet(context: &Context<'_>, machine: &MachineView<'_>) -> Result<(), Wait> {
     let mut others = context.machines.values().filter(|m| m.name != machine.name);
     let moves = |m: &&MachineView<'_>| {
-        let goes =
-            m.vm.is_some_and(|vm| vm.meta.deleting) || m.instance.is_some_and(|i| i.meta.deleting);
+        let goes = m.vm.is_some_and(|vm| vm.meta.deleting)
+            || m.instance.is_some_and(|i| i.meta.deleting)
+            || alive::is_on_two_hosts(context, m)
+            || alive::is_under_way(context, m);
         let returns = m.role == Role::ControlPlane
             && m.joined_before()
             && m.vm.is_some()
             && matches!(m.phase(), Phase::Unhealthy | Phase::Joined);
-        let goes = goes || alive::is_on_two_hosts(context, m) || alive::is_under_way(context, m);
         // The others' own quorum rules speak for the control plane.
         (goes || (returns && machine.role == Role::Worker)) && !m.host_is_dead && !m.is_unmanaged()
     };

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::foundation::counted;
 use super::{Facts, Truth, Verdict, held, no, yes};
-use crate::foresight::{Loss, Outlook, Zones, sentence};
+use crate::foresight::{Loss, Outlook, sentence, zone};
 use crate::observed::Observed;
 use crate::wanted::Wanted;
 
@@ -100,20 +100,19 @@ pub(super) fn available(facts: &Facts<'_>) -> Verdict {
         return unknown("no machine of the guest must have a host yet");
     };
     if let Some((host, loss)) = outlook.worst() {
-        return no(
-            Reason::HostLossNotSurvived,
-            lost((host, loss), &outlook.losses),
-        );
+        let message = lost((host, loss), &outlook.losses, str::to_owned);
+        return no(Reason::HostLossNotSurvived, message);
     }
     let zones = outlook.zones.as_ref();
-    if let Some((zone, loss)) = zones.and_then(Zones::worst) {
-        let losses = zones.map(|zones| &zones.losses);
-        let message = lost((zone, loss), losses.unwrap_or(&outlook.losses));
-        return no(Reason::ZoneLossNotSurvived, format!("of zones, {message}"));
+    if let Some((zones, (name, loss))) = zones.and_then(|zones| Some((zones, zones.worst()?))) {
+        let message = lost((name, loss), &zones.losses, zone);
+        return no(Reason::ZoneLossNotSurvived, message);
     }
-    let zones_not_known = zones.map_or(&[][..], |zones| &zones.not_known);
-    let not_known = outlook.not_known.iter().chain(zones_not_known);
-    let not_known = not_known.map(String::as_str).collect::<Vec<_>>();
+    let zones_not_known = zones.iter().flat_map(|zones| &zones.not_known);
+    let hosts_not_known = outlook.not_known.iter().cloned();
+    let not_known: Vec<String> = hosts_not_known
+        .chain(zones_not_known.map(|name| zone(name)))
+        .collect();
     if !not_known.is_empty() {
         return unknown(&format!(
             "whether its machines find other hosts was not found out, in the time there is for it, \
@@ -137,14 +136,23 @@ pub(super) fn available(facts: &Facts<'_>) -> Verdict {
 }
 
 /// The worst loss, and the names of the others.
-fn lost((name, loss): (&String, &Loss), all: &BTreeMap<String, Loss>) -> String {
-    let worst = sentence(name, &loss.homeless, &loss.why, loss.cure.as_deref());
+fn lost(
+    (name, loss): (&String, &Loss),
+    all: &BTreeMap<String, Loss>,
+    called: fn(&str) -> String,
+) -> String {
+    let worst = sentence(
+        &called(name),
+        &loss.homeless,
+        &loss.why,
+        loss.cure.as_deref(),
+    );
     let others = all.keys().filter(|other| *other != name);
-    let others = others.map(String::as_str).collect::<Vec<_>>();
-    match others.as_slice() {
-        [] => worst,
-        others => format!("{worst}. Nor is the loss survived of {}", others.join(", ")),
+    let others: Vec<String> = others.map(|other| called(other)).collect();
+    if others.is_empty() {
+        return worst;
     }
+    format!("{worst}. Nor is the loss survived of {}", others.join(", "))
 }
 
 /// A host that carries more machines of the tenant than it may.
