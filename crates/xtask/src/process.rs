@@ -85,14 +85,10 @@ pub fn follow(command: &mut Command, mut line: impl FnMut(&str)) -> Result<bool>
 /// Runs a command that runs tests, shows what it prints and counts its closing lines.
 pub fn follow_tests(command: &mut Command) -> Result<Tally> {
     let mut tally = Tally::default();
-    let succeeded = follow(command, |line| {
-        if let Some(counts) = Tally::of_line(line) {
-            tally += counts;
-        }
-    })?;
+    let succeeded = follow(command, |line| tally.read(line))?;
     // What does not compile or dies runs no test, and must not look like something without tests.
     if !succeeded && tally.failed == 0 {
-        tally += Tally::FAILURE;
+        tally += Tally::failure(format!("`{}`", shown(command)));
     }
     Ok(tally)
 }

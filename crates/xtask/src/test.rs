@@ -34,14 +34,12 @@ pub fn run(project: &Project, options: &Options) -> Result<ExitCode> {
         process::say("end-to-end suite");
         let groups = if options.full { &[] } else { GROUPS };
         tally += e2e::counted(project, groups, options.full).unwrap_or_else(|error| {
-            eprintln!("the end-to-end suite could not run: {error:#}");
-            Tally::FAILURE
+            Tally::failure(format!("the end-to-end suite could not run: {error:#}"))
         });
         // Last: what they measure is no time, and a table that fails leaves its infrastructure up.
         process::say("crash tables");
         tally += crash::counted(project).unwrap_or_else(|error| {
-            eprintln!("the crash tables could not be filled: {error:#}");
-            Tally::FAILURE
+            Tally::failure(format!("the crash tables could not be filled: {error:#}"))
         });
     }
     println!("{tally}");

@@ -24,6 +24,7 @@ pub mod options;
 mod pki;
 pub mod process;
 pub mod progress;
+mod room;
 pub mod run_dir;
 pub mod runner;
 mod static_binary;

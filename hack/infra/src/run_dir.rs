@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 /// The longest name: it becomes part of interface and network namespace names.
 const MAX_NAME: usize = 12;
 
+/// Where the folders lie: not `/tmp`, because the disks of the machines must not lie in memory.
+pub const PARENT: &str = "/var/tmp";
+
 /// The folder of one local infrastructure, `/var/tmp/guestcluster-<name>`.
-///
-/// `/var/tmp` and not `/tmp`, because the disks of the machines must not lie in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunDir {
     name: String,
@@ -28,7 +29,7 @@ impl RunDir {
         );
         Ok(Self {
             name: name.to_owned(),
-            root: PathBuf::from(format!("/var/tmp/guestcluster-{name}")),
+            root: Path::new(PARENT).join(format!("guestcluster-{name}")),
         })
     }
 

@@ -30,7 +30,7 @@ use crate::progress::{Progress, Step};
 use crate::run_dir::RunDir;
 use crate::status::StatusReport;
 use crate::tools::Release;
-use crate::{host_packages, node_image, static_binary, tools};
+use crate::{host_packages, node_image, room, run_dir, static_binary, tools};
 
 /// File name of the runner, which is built with this crate.
 pub const RUNNER: &str = "guestcluster-infra";
@@ -74,8 +74,8 @@ pub struct Infra {
 /// VirtualMachine.
 ///
 /// # Errors
-/// Without root; when something cannot be built; when one is up with other options; when a program
-/// does not come up, with the place of its log.
+/// Without root; when something cannot be built; when one is up with other options; when the disk has
+/// no room for machines; when a program does not come up, with the place of its log.
 pub async fn up(options: UpOptions, progress: &Progress) -> anyhow::Result<Infra> {
     host_packages::require_root("bring up the local infrastructure")?;
     let run = RunDir::new(&options.name)?;
@@ -96,6 +96,9 @@ pub async fn up(options: UpOptions, progress: &Progress) -> anyhow::Result<Infra
         }
     }
     down(run.name()).await?;
+    if !wanted.paper {
+        room::check(Path::new(run_dir::PARENT))?;
+    }
     for change in raise_limits()? {
         progress.note(&change);
     }

@@ -28,6 +28,7 @@ use serde_json::json;
 
 use crate::cluster::Cluster;
 use crate::stage::{RELEASE, SYSTEM, Stage};
+use crate::suite::on_one_line;
 use crate::wait::until;
 use course::Course;
 use mishap::Trouble;
@@ -94,7 +95,7 @@ pub async fn run(
     );
     let untried = table.untried(courses.iter().flat_map(Course::columns));
     for column in &untried {
-        println!("{column} never came about");
+        println!("failed: {column} never came about");
     }
     let (passed, failed) = table.tally();
     Ok((passed, failed + untried.len()))
@@ -166,12 +167,12 @@ impl<'a> Rig<'a> {
             println!(
                 "{name} {trouble}: {} … {} ({writes} writes, {mishaps} went wrong, {seconds:.1} s)",
                 operation.name(),
-                outcome
-                    .as_ref()
-                    .map_or_else(|error| format!("FAILED: {error:#}"), |()| "ok".into()),
+                if outcome.is_ok() { "ok" } else { "FAILED" },
             );
             table.enter(operation, trouble, (writes, mishaps), outcome.is_ok());
-            if outcome.is_err() {
+            if let Err(error) = outcome {
+                let what = format!("{name} {trouble}: {}: {error:#}", operation.name());
+                println!("failed: {}", on_one_line(&what));
                 let last = lines.iter().rev().take(12).rev();
                 last.for_each(|line| println!("    {line}"));
                 self.stage.describe_failure().await;

@@ -134,7 +134,7 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
                 Err(error) => {
                     println!("{name} … FAILED ({seconds:.1} s): {error:#}");
                     stage.describe_failure().await;
-                    failed.push(name);
+                    failed.push(format!("{name}: {error:#}"));
                     if scenario.is_foundation {
                         println!("the rest of group {group} builds on it and is left out");
                         break;
@@ -144,13 +144,23 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
         }
     }
     println!("{:.0} s in all", begun.elapsed().as_secs_f32());
-    for name in &failed {
-        println!("failed: {name}");
+    for failure in &failed {
+        println!("failed: {}", on_one_line(failure));
     }
     println!("{passed} passed, {} failed", failed.len());
     if failed.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// A failure short enough for a list; its whole text stands where it was met.
+pub(crate) fn on_one_line(failure: &str) -> String {
+    const ENOUGH: usize = 600;
+    let line = failure.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(ENOUGH) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
     }
 }
