@@ -1,5 +1,6 @@
 //! `cargo xtask check`: what a machine can say about the state of the source.
 
+mod alerts;
 mod argocd;
 mod chart;
 mod docs;
@@ -37,6 +38,8 @@ enum Gate {
     Licences,
     /// The chart lints, renders and refuses nonsense.
     Chart,
+    /// Alert rules are valid, explained, and seen to fire and to keep quiet.
+    Alerts,
     /// Argo CD's health check says what the conditions mean.
     Argocd,
     /// No lint of clippy or rustc fires.
@@ -54,6 +57,7 @@ impl Gate {
             Self::Generated => generate::check(project),
             Self::Licences => licences::check(project),
             Self::Chart => chart::check(project),
+            Self::Alerts => alerts::check(project),
             Self::Argocd => argocd::check(project),
             Self::Clippy => process::run(project.cargo().args([
                 "clippy",

@@ -7,7 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use guestcluster_infra::progress::Progress;
 use guestcluster_infra::tools;
+use serde_json::Value;
 
+use super::alerts::{RULES, read_yaml};
 use crate::process;
 use crate::project::Project;
 
@@ -16,6 +18,8 @@ const CHART: &str = "charts/guestcluster-operator";
 /// Values with which every template renders.
 const EVERYTHING: &[&str] = &[
     "serviceMonitor.enabled=true",
+    "prometheusRule.enabled=true",
+    "prometheusRule.labels.release=prometheus",
     "admission.guests=Audit",
     "podAntiAffinity=preferred",
     "infra.podCIDRs={10.244.0.0/16,fd00::/48}",
@@ -31,6 +35,7 @@ const NONSENSE: &[&str] = &[
     "infra.podCIDRs={10.244.0.0}",
     "replica=3",
     "admission.guests=Warn",
+    "prometheusRule.labels.release=1",
 ];
 
 /// Runs the checks with the Helm that the local infrastructure uses.
@@ -41,10 +46,24 @@ pub fn check(project: &Project) -> Result<()> {
             .args(["lint", "--strict"])
             .arg(project.path(CHART)),
     )?;
+    let alerts = read_yaml(&project.path(RULES))?;
     for values in [&[], EVERYTHING] {
         let rendered = process::output(&mut template(project, &helm, values))?;
-        serde_saphyr::from_multiple::<serde_json::Value>(&rendered)
+        let objects = serde_saphyr::from_multiple::<Value>(&rendered)
             .context("what the chart renders is no YAML")?;
+        let rules: Vec<_> = objects
+            .iter()
+            .filter(|object| object["kind"] == "PrometheusRule")
+            .map(|object| &object["spec"])
+            .collect();
+        let wanted = if values.is_empty() {
+            vec![]
+        } else {
+            vec![&alerts]
+        };
+        if rules != wanted {
+            bail!("the chart must render a PrometheusRule only on demand, and with {RULES} in it");
+        }
     }
     for value in NONSENSE {
         if process::quiet(&mut template(project, &helm, &[value])).is_ok() {
