@@ -1,6 +1,6 @@
 //! What a Pod requests of its host, counted as the scheduler counts it.
 
-use crate::requests::resource::PODS;
+use crate::requests::resource::{CPU, PODS};
 use crate::{Quantity, Requests};
 
 /// The parts of a Pod that request something.
@@ -31,7 +31,8 @@ pub struct InitContainer {
 
 impl PodShape {
     /// The sum: containers and init containers that stay, or whatever the greediest moment of
-    /// initialisation asks for if that is more; and one of [`pods`](PODS).
+    /// initialisation asks for if that is more; and one of [`pods`](PODS). Of all but CPUs a Pod
+    /// takes whole units: half a byte, which the API server lets it ask for, counts as one.
     pub fn requests(&self) -> Requests {
         let mut sum = Requests::new();
         for container in &self.containers {
@@ -53,7 +54,12 @@ impl PodShape {
             sum = sum.with(resource, amount);
         }
         sum.add(&self.overhead);
-        sum.with(PODS, Quantity::units(1))
+        let whole = |(name, amount): (_, Quantity)| {
+            let is_cpu = name == CPU;
+            (name, if is_cpu { amount } else { amount.whole() })
+        };
+        let counted = sum.iter().map(whole).collect::<Requests>();
+        counted.with(PODS, Quantity::units(1))
     }
 }
 
@@ -108,6 +114,20 @@ mod tests {
         };
         assert_eq!(sum(&shape), 255);
         assert_eq!(shape.requests().of("memory"), Quantity::units(7));
+    }
+
+    #[test]
+    fn parts_of_a_byte_count_as_a_whole_one_for_each_pod() {
+        let half = cpu(1).with("memory", Quantity::from_milli(500));
+        let shape = |containers| PodShape {
+            containers,
+            ..PodShape::default()
+        };
+        let one = shape(vec![half.clone()]).requests();
+        assert_eq!(one.of("memory"), Quantity::units(1));
+        assert_eq!(one.of("cpu"), Quantity::from_milli(1));
+        let two = shape(vec![half.clone(), half]).requests();
+        assert_eq!(two.of("memory"), Quantity::units(1), "halves of one Pod");
     }
 
     #[test]

@@ -36,6 +36,12 @@ impl Quantity {
         (self.0 + 999).div_euclid(1000)
     }
 
+    /// Whole units, rounded up, as a quantity.
+    #[must_use]
+    pub const fn whole(self) -> Self {
+        Self(self.ceil() * 1000)
+    }
+
     /// The amount in thousandths.
     pub const fn milli(self) -> i128 {
         self.0

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use guestcluster_capacity::{Host, Quantity, Rounding, Taint, amount};
 
-/// What a machine asks of its host.
+/// What a machine asks of its host as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requirements {
     /// Labels that the host must have.
     pub node_selector: BTreeMap<String, String>,
     /// Taints that it bears.
     pub tolerations: Vec<Toleration>,
-    /// Whole CPUs, pinned.
+    /// Whole CPUs, pinned; looked at by [`refusal`] alone, since a launcher Pod requests as many.
     pub cpu: Quantity,
-    /// Memory in bytes.
+    /// Memory in bytes, without what huge pages hold; looked at by [`refusal`] alone.
     pub memory: Quantity,
 }
 
@@ -111,15 +111,40 @@ fn needed(resource: &str, quantity: Quantity) -> String {
 /// older releases write `cpumanager`, which newer ones write as well.
 const KUBEVIRT_LABELS: [&str; 2] = ["kubevirt.io/schedulable", "cpumanager"];
 
+/// The taint as which the scheduler treats a cordon (`NodeUnschedulable`).
+const CORDON: (&str, &str) = ("node.kubernetes.io/unschedulable", "NoSchedule");
+
+/// Taints that every Pod tolerates for five minutes if it does not say otherwise: the API server
+/// writes it so (`DefaultTolerationSeconds`). Hosts that are not ready have them as `NoSchedule` too.
+const TOLERATED: [&str; 2] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+];
+
 /// Why `host` cannot take a machine with these requirements; `None` if it can.
 ///
 /// Capacity is compared with the host's allocatable as a whole, not with what is free now: the
 /// question is whether waiting can help.
+///
+/// # Caveats
+/// A host that is not ready is refused even to a machine that tolerates its taints: the scheduler
+/// would bind it there, and nothing would start it.
 pub fn refusal(host: &Host, needs: &Requirements) -> Option<Refusal> {
+    unsuitable(host, needs).or_else(|| too_small(host, needs))
+}
+
+/// The same without capacity.
+pub(crate) fn unsuitable(host: &Host, needs: &Requirements) -> Option<Refusal> {
     if !host.ready {
         return Some(Refusal::NotReady);
     }
-    if host.unschedulable {
+    let (key, effect) = CORDON;
+    let cordon = Taint {
+        key: key.to_owned(),
+        value: String::new(),
+        effect: effect.to_owned(),
+    };
+    if host.unschedulable && repels(&cordon, &needs.tolerations) {
         return Some(Refusal::Cordoned);
     }
     let is_true = |label: &str| host.labels.get(label).is_some_and(|value| value == "true");
@@ -133,16 +158,15 @@ pub fn refusal(host: &Host, needs: &Requirements) -> Option<Refusal> {
     {
         return Some(Refusal::Label(format!("{key}={value}")));
     }
-    if let Some(taint) = host
-        .taints
-        .iter()
-        .find(|taint| repels(taint, &needs.tolerations))
-    {
-        return Some(Refusal::Taint(format!(
-            "{}={}:{}",
-            taint.key, taint.value, taint.effect
-        )));
-    }
+    let mut taints = host.taints.iter();
+    let taint = taints.find(|taint| repels(taint, &needs.tolerations))?;
+    Some(Refusal::Taint(format!(
+        "{}={}:{}",
+        taint.key, taint.value, taint.effect
+    )))
+}
+
+fn too_small(host: &Host, needs: &Requirements) -> Option<Refusal> {
     [("cpu", needs.cpu), ("memory", needs.memory)]
         .into_iter()
         .find_map(|(resource, needs)| {
@@ -156,7 +180,12 @@ pub fn refusal(host: &Host, needs: &Requirements) -> Option<Refusal> {
 }
 
 fn repels(taint: &Taint, tolerations: &[Toleration]) -> bool {
-    taint.effect != "PreferNoSchedule" && !tolerations.iter().any(|t| t.tolerates(taint))
+    let passes = match &*taint.effect {
+        "PreferNoSchedule" => true,
+        "NoExecute" => TOLERATED.contains(&&*taint.key),
+        _ => false,
+    };
+    !passes && !tolerations.iter().any(|t| t.tolerates(taint))
 }
 
 #[cfg(test)]
@@ -218,22 +247,68 @@ mod tests {
         assert_eq!(small, "has 4Gi memory in all, the machine needs 8Gi");
     }
 
+    fn taint(key: &str, effect: &str) -> Taint {
+        Taint {
+            key: key.into(),
+            value: String::new(),
+            effect: effect.into(),
+        }
+    }
+
+    fn tolerating(key: Option<&str>) -> Requirements {
+        Requirements {
+            tolerations: vec![Toleration {
+                key: key.map(str::to_owned),
+                exists: true,
+                ..Toleration::default()
+            }],
+            ..needs()
+        }
+    }
+
+    #[test]
+    fn a_cordon_holds_for_whoever_does_not_tolerate_it() {
+        let cordoned = Host {
+            unschedulable: true,
+            ..host()
+        };
+        let answer = |key| refusal(&cordoned, &tolerating(key));
+        assert_eq!(answer(Some("gpu")), Some(Refusal::Cordoned));
+        assert_eq!(answer(Some("node.kubernetes.io/unschedulable")), None);
+        assert_eq!(answer(None), None);
+    }
+
+    #[test]
+    fn what_the_api_server_lets_every_pod_tolerate_repels_nobody() {
+        let answer = |key: &str, effect: &str| {
+            let mut host = host();
+            host.taints.push(taint(key, effect));
+            refusal(&host, &needs()).is_none()
+        };
+        for key in [
+            "node.kubernetes.io/not-ready",
+            "node.kubernetes.io/unreachable",
+        ] {
+            assert!(answer(key, "NoExecute"));
+            assert!(!answer(key, "NoSchedule"));
+        }
+        assert!(!answer("example.com/maintenance", "NoExecute"));
+    }
+
+    #[test]
+    fn a_host_that_is_not_ready_takes_nobody_whatever_he_tolerates() {
+        let away = Host {
+            ready: false,
+            taints: vec![taint("node.kubernetes.io/unreachable", "NoSchedule")],
+            ..host()
+        };
+        assert_eq!(refusal(&away, &tolerating(None)), Some(Refusal::NotReady));
+    }
+
     #[test]
     fn a_toleration_without_key_bears_everything() {
         let mut host = host();
-        host.taints.push(Taint {
-            key: "k".into(),
-            value: "v".into(),
-            effect: "NoExecute".into(),
-        });
-        let all = Toleration {
-            exists: true,
-            ..Toleration::default()
-        };
-        let needs = Requirements {
-            tolerations: vec![all],
-            ..needs()
-        };
-        assert_eq!(refusal(&host, &needs), None);
+        host.taints.push(taint("k", "NoExecute"));
+        assert_eq!(refusal(&host, &tolerating(None)), None);
     }
 }

@@ -2,14 +2,16 @@
 
 use guestcluster_capacity::{Holding, Host, Quantity, Requests};
 
-use crate::{Refusal, Requirements, refusal};
+use crate::eligible::unsuitable;
+use crate::{Refusal, Requirements};
 
 /// What a machine needs of the host that is to take it.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs<'a> {
     /// What the host must be.
     pub requirements: &'a Requirements,
-    /// What the machine will hold there: its launcher Pod's requests, more than its own size.
+    /// What the machine will hold there: its launcher Pod's requests. They stand for its size, which is
+    /// not looked at: a machine in huge pages needs little of a host's ordinary memory.
     pub requests: &'a Requests,
     /// Machines with which it may not share a host, where they are.
     pub apart_from: &'a [Holding],
@@ -21,7 +23,7 @@ pub struct Needs<'a> {
 /// Room is compared as the scheduler does (`NodeResourcesFit`): a resource that the host does not
 /// name is one of which it has none, and one that is not requested does not matter.
 pub fn fit(host: &Host, needs: &Needs<'_>, free: &Requests) -> Result<(), Refusal> {
-    if let Some(refusal) = refusal(host, needs.requirements) {
+    if let Some(refusal) = unsuitable(host, needs.requirements) {
         return Err(refusal);
     }
     let mut apart_from = needs.apart_from.iter();
@@ -155,6 +157,27 @@ mod tests {
             answer(&huge, &free(&[])),
             "has 0 hugepages-1Gi in all, the machine needs 8Gi"
         );
+    }
+
+    #[test]
+    fn a_machine_in_huge_pages_needs_little_ordinary_memory() {
+        let mut host = host();
+        host.allocatable
+            .insert("hugepages-1Gi".into(), Quantity::units(32 << 30));
+        let huge = Launcher {
+            hugepages: Some("1Gi".into()),
+            ..Launcher::new(4, Quantity::units(32 << 30))
+        };
+        let needs = Needs {
+            requirements: &Requirements {
+                memory: huge.memory,
+                ..Requirements::default()
+            },
+            requests: &huge.requests(),
+            apart_from: &[],
+        };
+        let free = host.allocatable.iter().map(|(n, q)| (n, *q)).collect();
+        assert_eq!(fit(&host, &needs, &free), Ok(()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use guestcluster_capacity::{Quantity, Requests, Rounding, amount, resource};
+use guestcluster_capacity::{Requests, Rounding, amount, resource};
 
 use super::answer::{homeless, left_over, moves};
 use super::bound::Bound;
@@ -31,8 +31,7 @@ pub struct Cure<'a> {
 /// A host that is to be added: ready, for VMs, and without taints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewHost<'a> {
-    /// What must be free on it: what its machines request, and CPUs and memory that their
-    /// requirements ask of a host as a whole, if that is more.
+    /// What must be free on it: what its machines request.
     pub free: Requests,
     /// Labels that it must have.
     pub labels: BTreeMap<&'a str, &'a str>,
@@ -125,7 +124,6 @@ fn size(world: &World<'_>, blocks: &[Block], homes: &Homes) -> u128 {
 #[derive(Default)]
 struct Planned<'a> {
     host: NewHost<'a>,
-    requests: Requests,
     groups: BTreeSet<&'a str>,
     tenants: BTreeMap<&'a str, usize>,
 }
@@ -157,25 +155,15 @@ impl<'a> Planned<'a> {
     }
 
     fn take(&mut self, machine: &Machine<'a>) {
-        let requirements = machine.requirements;
         self.host.takes.push(machine.name);
         self.groups.extend(machine.apart);
         if let Some(tenant) = machine.tenant {
             *self.tenants.entry(tenant).or_default() += 1;
         }
-        for (key, value) in &requirements.node_selector {
+        for (key, value) in &machine.requirements.node_selector {
             self.host.labels.insert(key, value);
         }
-        self.requests.add(machine.requests);
-        self.host.free.raise(&self.requests);
-        let whole = [
-            (resource::CPU, requirements.cpu),
-            (resource::MEMORY, requirements.memory),
-        ];
-        let asked = whole
-            .into_iter()
-            .filter(|(_, amount)| *amount > Quantity::default());
-        self.host.free.raise(&asked.collect());
+        self.host.free.add(machine.requests);
     }
 }
 

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_capacity::Quantity;
-use guestcluster_capacity::resource::{CPU, MEMORY};
 
 use super::bits::Bits;
 use super::{Fleet, Machine, NoSuchHost};
-use crate::{Requirements, refusal};
+use crate::Requirements;
+use crate::eligible::unsuitable;
 
 /// Hosts and machines by number, in the order of their names.
 #[derive(Clone, Debug)]
@@ -234,23 +234,15 @@ impl<'a> World<'a> {
         }
         let (mut eligible, mut roomy) = (BTreeMap::new(), BTreeMap::new());
         let (mut full, mut found) = (BTreeMap::new(), Vec::new());
-        let whole = self.whole();
         for kind in &self.kinds {
             let needs = kind.requirements;
             // Sizes are many and selectors few: labels and taints are read once for all sizes.
             let key = (&needs.node_selector, &needs.tolerations);
             let eligible = eligible.entry(key).or_insert_with(|| {
-                let mut sizeless = needs.clone();
-                (sizeless.cpu, sizeless.memory) = Default::default();
-                self.hosts_that(|host| refusal(self.host(host), &sizeless).is_none())
+                self.hosts_that(|host| unsuitable(self.host(host), needs).is_none())
             });
-            let roomy = roomy.entry((needs, &kind.requests)).or_insert_with(|| {
-                let size = [needs.cpu, needs.memory];
-                self.hosts_that(|host| {
-                    eligible.has(host)
-                        && fits(&size, &whole[host])
-                        && fits(&kind.requests, self.free(host))
-                })
+            let roomy = roomy.entry((key, &kind.requests)).or_insert_with(|| {
+                self.hosts_that(|host| eligible.has(host) && fits(&kind.requests, self.free(host)))
             });
             let mut hosts = roomy.clone();
             for host in kind.group.iter().flat_map(|group| &carry[*group]) {
@@ -265,15 +257,6 @@ impl<'a> World<'a> {
         for (kind, hosts) in self.kinds.iter_mut().zip(found) {
             kind.hosts = hosts;
         }
-    }
-
-    /// CPUs and memory of each host as a whole.
-    fn whole(&self) -> Vec<[Quantity; 2]> {
-        let hosts = (0..self.hosts.len()).map(|host| &self.host(host).allocatable);
-        let whole = hosts.map(|all| {
-            [CPU, MEMORY].map(|resource| all.get(resource).copied().unwrap_or_default())
-        });
-        whole.collect()
     }
 
     /// Hosts with as many machines of a tenant as its cap allows.

@@ -128,7 +128,7 @@ impl World {
         there: &[(usize, usize)],
     ) -> Option<Refusal> {
         let host = &self.hosts[at];
-        if host.cordoned {
+        if host.cordoned && !guest.tolerates {
             return Some(Refusal::Cordoned);
         }
         if guest.zone.is_some() && guest.zone != host.zone {

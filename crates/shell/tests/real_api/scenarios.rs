@@ -8,9 +8,8 @@ use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
+use guestcluster_real::Server;
 use guestcluster_shell::apply::Writer;
-
-use crate::server::Server;
 
 /// Where a scenario takes place.
 pub struct Place {

@@ -73,6 +73,7 @@ const LAYERS: &[Layer] = &[
         &["api", "capacity", "foreign", "placement", "planner"],
     ),
     acting("testkit", &["api", "foreign", "planner"]),
+    acting("real", &["capacity", "placement"]),
     acting("infra", &["api", "foreign"]),
     acting("paper", &["api", "infra", "pki"]),
     acting(
@@ -93,7 +94,7 @@ const LAYERS: &[Layer] = &[
 ];
 
 /// Crates that any crate may use in its tests, on top of its table line.
-const FOR_TESTS: &[&str] = &["testkit", "infra"];
+const FOR_TESTS: &[&str] = &["testkit", "real", "infra"];
 
 /// Packages that talk, run or wait: none may be in the tree of a pure crate.
 const FORBIDDEN_IN_PURE: &[&str] = &[

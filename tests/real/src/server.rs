@@ -2,41 +2,50 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use kube::{Client, Config};
 use tokio::process::{Child, Command};
 
+use crate::{scheduler, spawn};
+
 /// How long the server may take to become ready; three seconds are usual.
 const READY: Duration = Duration::from_secs(90);
 
+/// Who may do anything.
+const ALL: &str = "all";
 /// Two people: one who may do anything, one who may do nothing.
 const TOKENS: &str = "all,admin,1,\"system:masters\"\nnone,nobody,2,\n";
 
-/// The folder with the programs, if there is one.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a test has no arguments of its own"
-)]
+/// The folder with the programs, if `GUESTCLUSTER_TOOLS` names one that has them.
 pub fn tools() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("GUESTCLUSTER_TOOLS")?);
-    let has = |program: &str| folder.join(program).is_file();
-    (has("etcd") && has("kube-apiserver")).then_some(folder)
+    let programs = ["etcd", "kube-apiserver", "kube-scheduler"];
+    let all = programs
+        .iter()
+        .all(|program| folder.join(program).is_file());
+    all.then_some(folder)
 }
 
-/// A running API server. Dropping it ends both processes.
+/// A running API server. Dropping it ends all its processes.
+///
+/// No controller runs beside it: nobody makes service accounts, sets a Node's taints or takes them
+/// off.
 pub struct Server {
     url: http::Uri,
+    tools: PathBuf,
     folder: PathBuf,
-    _processes: [Child; 2],
+    processes: Vec<Child>,
 }
 
 impl Server {
-    /// Starts both programs and waits until the API is ready.
-    pub async fn start(tools: &Path) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("shell-real-api-{}", std::process::id()));
+    /// Starts etcd and the API server, which keep their files below `scratch`, and waits until the
+    /// API is ready. A test's own scratch folder is `CARGO_TARGET_TMPDIR`.
+    ///
+    /// # Panics
+    /// If they do not start; their logs are kept then.
+    pub async fn start(tools: &Path, scratch: &Path) -> Self {
+        let folder = scratch.join(format!("real-api-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let [client, peer, api] = free_ports();
         let etcd = etcd(tools, &folder, client, peer);
@@ -44,16 +53,26 @@ impl Server {
         let url = format!("https://127.0.0.1:{api}").parse().unwrap();
         let server = Self {
             url,
+            tools: tools.to_owned(),
             folder,
-            _processes: [etcd, apiserver],
+            processes: vec![etcd, apiserver],
         };
         server.wait_until_ready().await;
         server
     }
 
+    /// Starts the scheduler, which decides about Pods from what is there when it starts.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn run_scheduler(&mut self) {
+        let scheduler = scheduler::start(&self.tools, &self.folder, &self.url, ALL);
+        self.processes.push(scheduler);
+    }
+
     /// A client that may do anything.
     pub fn admin(&self) -> Client {
-        self.client("all")
+        self.client(ALL)
     }
 
     /// A client that may do nothing.
@@ -140,6 +159,8 @@ fn apiserver(tools: &Path, folder: &Path, etcd: u16, port: u16) -> Child {
             "--authorization-mode",
             "RBAC",
         ])
+        // A Node that no kubelet reports on would never get rid of its first taint.
+        .args(["--disable-admission-plugins", "TaintNodesByCondition"])
         .args(["--etcd-servers", &format!("http://127.0.0.1:{etcd}")])
         .args(["--service-cluster-ip-range", "10.98.0.0/16"])
         .args(["--service-account-issuer", "https://127.0.0.1"])
@@ -152,17 +173,6 @@ fn apiserver(tools: &Path, folder: &Path, etcd: u16, port: u16) -> Child {
         .arg("--cert-dir")
         .arg(folder.join("certs"));
     spawn(command, &folder.join("kube-apiserver.log"))
-}
-
-fn spawn(mut command: Command, log: &Path) -> Child {
-    let log = std::fs::File::create(log).unwrap();
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap()
 }
 
 /// Ports that were free a moment ago.
