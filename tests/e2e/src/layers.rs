@@ -1,5 +1,6 @@
-//! Group `layers`: hosts and guests seen together: what a lost host would cost, machines that share
-//! one, hosts that are emptied, and what the infrastructure's API server refuses.
+//! Group `layers`: hosts and guests seen together: what machines ask of hosts and offer as Nodes, what a
+//! lost host would cost, machines that share one, hosts that are emptied, and what the infrastructure's
+//! API server refuses.
 
 mod admission;
 mod alive;
@@ -9,6 +10,7 @@ mod maintenance;
 mod masquerade;
 mod moves;
 mod n_plus_one;
+mod sizes;
 
 use crate::life::the_operator_runs;
 use crate::scenario;
@@ -21,6 +23,8 @@ pub fn scenarios() -> Vec<Scenario> {
         scenario!(the_operator_runs, foundation),
         scenario!(admission::machines_of_guests_are_held_to_the_rules),
         scenario!(admission::machines_from_before_the_rules_stay_usable),
+        scenario!(sizes::launcher_pods_ask_for_what_is_counted),
+        scenario!(sizes::guests_offer_what_is_counted),
         scenario!(n_plus_one::a_guest_without_room_for_a_lost_host_is_refused_or_told),
         scenario!(
             co_location::machines_on_one_host_are_found_and_moved_apart,

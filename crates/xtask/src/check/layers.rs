@@ -81,6 +81,7 @@ const LAYERS: &[Layer] = &[
         &[
             "api",
             "bootstrap",
+            "capacity",
             "foreign",
             "infra",
             "paper",

@@ -2,6 +2,8 @@
 
 mod table;
 
+pub(super) use table::wanted;
+
 use std::time::Duration;
 
 use anyhow::Context as _;

@@ -34,8 +34,8 @@ const UNREACHED: &str = "is a control plane whose address inside the guest no ot
     of its Service";
 const NO_ROLE: &str = "has an unknown role: write guestcluster.dev/role: control-plane, or worker";
 
-/// The first machine of a pool, as the operator renders it.
-fn rendered(spec: &Value, pool: &str) -> anyhow::Result<Value> {
+/// What a guest with this specification is to be.
+pub fn wanted(spec: &Value) -> anyhow::Result<Wanted> {
     let mut document = json!({
         "apiVersion": "guestcluster.dev/v1alpha1",
         "kind": "GuestCluster",
@@ -47,7 +47,12 @@ fn rendered(spec: &Value, pool: &str) -> anyhow::Result<Value> {
     });
     merge(&mut document, &json!({ "spec": spec }));
     let cluster: GuestCluster = serde_json::from_value(document)?;
-    let wanted = Wanted::parse(&cluster, &Settings::default())?;
+    Ok(Wanted::parse(&cluster, &Settings::default())?)
+}
+
+/// The first machine of a pool, as the operator renders it.
+fn rendered(spec: &Value, pool: &str) -> anyhow::Result<Value> {
+    let wanted = wanted(spec)?;
     let pool = wanted
         .pool(pool)
         .ok_or_else(|| anyhow::anyhow!("no pool {pool}"))?;
