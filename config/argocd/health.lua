@@ -1,4 +1,4 @@
--- Health of a GuestCluster for Argo CD, from the conditions that the operator writes (kstatus).
+-- Health of a GuestCluster or a HostMaintenance for Argo CD, from the conditions that the operator writes (kstatus).
 local function condition(conditions, type)
   for _, candidate in ipairs(conditions) do
     if candidate.type == type then
@@ -17,12 +17,15 @@ end
 
 local status = obj.status
 if status == nil or status.conditions == nil then
-  return { status = "Progressing", message = "the operator has not seen this GuestCluster yet" }
+  return { status = "Progressing", message = "the operator has not seen this " .. obj.kind .. " yet" }
 end
 
 local paused = condition(status.conditions, "Paused")
 if paused ~= nil and paused.status == "True" then
   return { status = "Suspended", message = message(paused) }
+end
+if status.phase == "Paused" then
+  return { status = "Suspended", message = message(condition(status.conditions, "Ready")) }
 end
 
 -- What the status says of an older specification is no news of this one.
@@ -40,7 +43,7 @@ if ready ~= nil and ready.status == "True" then
   return { status = "Healthy", message = message(ready) }
 end
 
--- A guest that once served and does not now is degraded; one that is being made is under way.
+-- What once was whole and is not now is degraded; what is being made is under way.
 local reconciling = condition(status.conditions, "Reconciling")
 if ready ~= nil and ready.status == "False" and (reconciling == nil or reconciling.status ~= "True") then
   return { status = "Degraded", message = message(ready) }

@@ -2,6 +2,7 @@
 
 use super::{assert_picture, calm, prod, until, until_planned, world};
 use guestcluster_planner::Action;
+use guestcluster_planner::observed::Probe;
 use guestcluster_testkit::{Fault, Mishap, Step, World};
 
 /// A control-plane machine loses its power in the middle of its join: before its etcd member votes,
@@ -163,4 +164,37 @@ fn a_join_takes_long_and_its_token_is_kept_alive() {
         matches!(action, Action::ExtendToken { .. })
     });
     assert_picture!("token_is_extended", world);
+}
+
+#[test]
+fn nodes_under_pressure_are_named() {
+    let world = calm(prod().build());
+    let mut seen = world.observe();
+    if let Probe::Known(guest) = &mut seen.guest {
+        for (machine, pressure) in [("prod-cp-2", "memory"), ("prod-general-1", "disk")] {
+            let taint = format!("node.kubernetes.io/{pressure}-pressure");
+            guest
+                .nodes
+                .get_mut(machine)
+                .expect("a Node")
+                .taints
+                .insert(taint);
+        }
+    }
+    let (_, status) = world.consider_seeing(&seen);
+    let message = |condition: &str| {
+        let mut all = status.conditions.iter();
+        all.find(|c| c.type_ == condition)
+            .map(|c| c.message.as_str())
+    };
+    assert_eq!(
+        message("ControlPlaneAvailable"),
+        Some(
+            "3 of 3 control-plane machines are ready; new Pods are kept off: prod-cp-2 is short of memory"
+        )
+    );
+    assert_eq!(
+        message("WorkersAvailable"),
+        Some("1 of 1 workers are ready; new Pods are kept off: prod-general-1 is short of disk")
+    );
 }

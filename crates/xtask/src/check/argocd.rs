@@ -1,4 +1,4 @@
-//! What Argo CD shows for a GuestCluster, by Argo CD's own runner of health checks.
+//! What Argo CD shows for a GuestCluster and a HostMaintenance, by Argo CD's own runner of health checks.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         (
             "not seen yet",
-            json!({"metadata": {"generation": 1}}),
+            json!({"kind": "GuestCluster", "metadata": {"generation": 1}}),
             "Progressing",
         ),
         ("serving", seen(1, &[("Ready", "True")]), "Healthy"),
@@ -72,6 +72,26 @@ fn cases() -> Vec<(&'static str, Value, &'static str)> {
             seen(1, &[("Ready", "Unknown")]),
             "Progressing",
         ),
+        (
+            "a host that is being emptied",
+            maintenance("Draining", &[("Ready", "False"), ("Reconciling", "True")]),
+            "Progressing",
+        ),
+        (
+            "a maintenance that a person holds",
+            maintenance("Paused", &[("Ready", "False"), ("Reconciling", "False")]),
+            "Suspended",
+        ),
+        (
+            "a host that cannot be emptied",
+            maintenance("Blocked", &[("Ready", "False"), ("Stalled", "True")]),
+            "Degraded",
+        ),
+        (
+            "an empty host",
+            maintenance("Done", &[("Ready", "True"), ("Stalled", "False")]),
+            "Healthy",
+        ),
     ]
 }
 
@@ -82,9 +102,18 @@ fn seen(observed_generation: i64, conditions: &[(&str, &str)]) -> Value {
         .map(|(name, status)| json!({"type": name, "status": status, "reason": "Given", "message": "given"}))
         .collect();
     json!({
+        "kind": "GuestCluster",
         "metadata": {"generation": 1},
         "status": {"observedGeneration": observed_generation, "conditions": conditions},
     })
+}
+
+/// A HostMaintenance in a phase.
+fn maintenance(phase: &str, conditions: &[(&str, &str)]) -> Value {
+    let mut object = seen(1, conditions);
+    object["kind"] = json!("HostMaintenance");
+    object["status"]["phase"] = json!(phase);
+    object
 }
 
 fn health(program: &Path, script: &Path, object: &Value) -> Result<Value> {

@@ -25,7 +25,10 @@ pub(super) fn control_plane(facts: &Facts<'_>) -> Verdict {
             format!("the guest API does not answer: {why}"),
         ),
         Probe::Known(_) | Probe::NotAsked if u32::try_from(ready).is_ok_and(|r| r >= wanted) => {
-            yes(Reason::Available, message)
+            yes(
+                Reason::Available,
+                message + &closed_to_pods(facts, Role::ControlPlane),
+            )
         }
         Probe::Known(_) => {
             let (reason, detail) = not_ready(facts, Role::ControlPlane);
@@ -144,7 +147,7 @@ pub(super) fn workers(facts: &Facts<'_>) -> Verdict {
     };
     let message = format!("{ready} of {wanted} workers are ready");
     if u32::try_from(ready).is_ok_and(|ready| ready >= wanted) {
-        return yes(Reason::Available, message);
+        return yes(Reason::Available, message + &closed_to_pods(facts, role));
     }
     let (reason, detail) = not_ready(facts, role);
     let pending = reason == Reason::Degraded && !facts.status.initialised;
@@ -174,4 +177,26 @@ fn not_ready(facts: &Facts<'_>, role: Role) -> (Reason, String) {
         format!("; {}", words.join(", "))
     };
     (reason, detail)
+}
+
+/// Machines of a role that serve and whose kubelet takes no Pod, since it is short of something
+/// (<https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/>).
+fn closed_to_pods(facts: &Facts<'_>, role: Role) -> String {
+    let of_role = facts.machines.values().filter(|m| m.role == role);
+    let short = of_role.filter_map(|machine| {
+        let taints = machine.node?.taints.iter();
+        let of = taints.filter_map(|taint| match taint.as_str() {
+            "node.kubernetes.io/disk-pressure" => Some("disk"),
+            "node.kubernetes.io/memory-pressure" => Some("memory"),
+            "node.kubernetes.io/pid-pressure" => Some("process IDs"),
+            _ => None,
+        });
+        let of: Vec<&str> = of.collect();
+        (!of.is_empty()).then(|| format!("{} is short of {}", machine.name, of.join(" and ")))
+    });
+    let short: Vec<String> = short.collect();
+    if short.is_empty() {
+        return String::new();
+    }
+    format!("; new Pods are kept off: {}", short.join(", "))
 }
