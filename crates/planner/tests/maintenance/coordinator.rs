@@ -187,3 +187,30 @@ fn members_of_a_guest_that_is_cut_off_stay_until_it_answers(#[case] begin: Step)
     );
     assert!(world.broken().is_empty(), "{:#?}", world.broken());
 }
+
+#[test]
+fn a_member_that_waits_for_the_only_host_that_takes_it_is_not_replaced() {
+    let mut world = calm(3, 0);
+    let vm = |world: &World| world.observe().vms["prod-cp-1"].meta.uid.clone();
+    let before = vm(&world);
+    let own = host_of(&world, "prod-cp-1");
+    let hosts = world.observe().infra.hosts;
+    let names = hosts.iter().map(|host| &host.name).enumerate();
+    let drained: Vec<usize> = names
+        .filter(|(_, host)| Some(*host) == own.as_ref() || is_empty(&world, host))
+        .map(|(number, _)| number)
+        .collect();
+    assert_eq!(drained.len(), 2, "one spare host and its own");
+    for number in &drained {
+        world.step(Step::Drain(*number));
+    }
+    for _ in 0..12 {
+        go_on(&mut world);
+    }
+    assert_eq!(host_of(&world, "prod-cp-1"), None, "{}", world.log());
+    for number in &drained {
+        world.step(Step::Uncordon(*number));
+    }
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    assert_eq!(vm(&world), before, "{}", world.log());
+}
