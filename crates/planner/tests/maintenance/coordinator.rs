@@ -163,27 +163,3 @@ fn an_eviction_that_hangs_says_how_to_call_it_off(#[case] age: i64, #[case] reas
     let says_how = hold.message.contains("evacuate/cancel");
     assert_eq!(says_how, reason == Reason::EvictionStuck, "{hold:?}");
 }
-
-#[rstest]
-#[case::by_a_maintenance(Step::Empty(0, 2))]
-#[case::by_a_drain(Step::Drain(0))]
-fn members_of_a_guest_that_is_cut_off_stay_until_it_answers(#[case] begin: Step) {
-    let mut world = calm(3, 0);
-    let host = world.observe().infra.hosts[0].name.clone();
-    if is_empty(&world, &host) {
-        world.migrate("prod-cp-1");
-    }
-    assert!(holds(&world, &host), "{}", world.log());
-    world.step(Step::CutGuest);
-    go_on(&mut world);
-    world.step(begin);
-    go_on(&mut world);
-    assert!(holds(&world, &host), "{}", world.log());
-    world.step(Step::MendGuest);
-    assert!(
-        world.run_until(ROUNDS, |world, _| is_empty(world, &host)),
-        "{}",
-        world.log()
-    );
-    assert!(world.broken().is_empty(), "{:#?}", world.broken());
-}
