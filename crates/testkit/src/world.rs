@@ -54,6 +54,8 @@ pub enum Fault {
     MigrationsFail,
     /// Nobody reaches the guest's API and etcd from outside.
     GuestCut,
+    /// Nobody lets the operator list volumes.
+    VolumesHidden,
 }
 
 /// A GuestCluster and all that it lives in.
@@ -86,8 +88,6 @@ pub struct World {
     foresees: bool,
     /// From where the volume under a claim can be reached, where it says so.
     reaches: BTreeMap<String, Reach>,
-    /// Nobody lets the operator list volumes.
-    volumes_hidden: bool,
     /// Machines that stand still.
     frozen: BTreeSet<String>,
     /// The version that each machine's root disk holds.
@@ -123,7 +123,6 @@ impl World {
             emptied: BTreeMap::new(),
             foresees: false,
             reaches: BTreeMap::new(),
-            volumes_hidden: false,
             frozen: BTreeSet::new(),
             images: BTreeMap::new(),
             last_seen: None,

@@ -2,6 +2,7 @@
 
 use guestcluster_api::labels;
 use guestcluster_api::spec::Disk;
+use guestcluster_testkit::Fault;
 use guestcluster_testkit::build::guest_infra;
 
 use super::{Mishap, ROUNDS, World, assert_picture, calm, prod, world};
@@ -98,7 +99,7 @@ fn what_was_said_of_disks_stands_while_volumes_are_not_listed() {
     let mut world = settled();
     lay(&mut world, HOSTNAME, ["host-1", "host-2", "host-1"]);
     let before = world.status();
-    world.hide_volumes(true);
+    world.set(Fault::VolumesHidden, true);
     world.run_until(20, |_, _| false);
     assert_eq!(world.status(), before);
 }

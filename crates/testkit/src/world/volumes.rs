@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use guestcluster_planner::observed::{Demand, Property, Reach, Test, Volume};
 
-use super::World;
+use super::{Fault, World};
 
 impl World {
     /// The volume under a claim can be reached from the hosts alone whose label is one of these values.
@@ -18,11 +18,6 @@ impl World {
         self.reaches.insert(claim.to_owned(), Reach { terms });
     }
 
-    /// Nobody lets the operator list volumes any more, or somebody does again.
-    pub const fn hide_volumes(&mut self, hidden: bool) {
-        self.volumes_hidden = hidden;
-    }
-
     pub(super) fn volumes(&self) -> Option<BTreeMap<String, Volume>> {
         let claims = self.objects.claims.keys();
         let volumes = claims.map(|claim| {
@@ -32,6 +27,6 @@ impl World {
             };
             (claim.clone(), volume)
         });
-        (!self.volumes_hidden).then(|| volumes.collect())
+        (!self.has(Fault::VolumesHidden)).then(|| volumes.collect())
     }
 }

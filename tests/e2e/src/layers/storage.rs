@@ -63,8 +63,8 @@ pub async fn etcd_disks_on_one_storage_host_are_found(stage: &Stage) -> anyhow::
 /// name.
 async fn lay(stage: &Stage, machine: &str, host: &str) -> anyhow::Result<String> {
     let claim = names::root_disk(machine);
-    let path = "jsonpath={.spec.volumeName}";
-    let get = ["-n", NAMESPACE, "get", "pvc", &claim, "-o", path];
+    let name = "jsonpath={.spec.volumeName}";
+    let get = ["-n", NAMESPACE, "get", "pvc", &claim, "-o", name];
     let volume = stage.kubectl(&get).await?.trim().to_owned();
     let on = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [host] });
     let terms = json!([{ "matchExpressions": [on] }]);
