@@ -32,16 +32,18 @@ fn lay(world: &mut World, label: &str, values: [&str; 3]) {
 }
 
 /// Status and reason of `StorageSpread`, and how many disks are lost together.
-fn told(world: &World) -> (String, String, Option<i32>) {
+type Told = (Option<(String, String)>, Option<i32>);
+
+fn told(world: &World) -> Told {
     let status = world.status();
     let mut all = status.conditions.into_iter();
-    let condition = all.find(|c| c.type_ == "StorageSpread").unwrap();
+    let condition = all.find(|c| c.type_ == "StorageSpread");
     let sharing = status.control_plane.disks_sharing_storage;
-    (condition.status, condition.reason, sharing)
+    (condition.map(|c| (c.status, c.reason)), sharing)
 }
 
-fn verdict(status: &str, reason: &str, sharing: Option<i32>) -> (String, String, Option<i32>) {
-    (status.to_owned(), reason.to_owned(), sharing)
+fn verdict(status: &str, reason: &str, sharing: Option<i32>) -> Told {
+    (Some((status.to_owned(), reason.to_owned())), sharing)
 }
 
 #[test]
@@ -115,7 +117,8 @@ fn the_disk_that_counts_is_the_one_that_holds_etcd() {
         host.labels.insert(HOSTNAME.to_owned(), name);
     }
     lay(&mut world, HOSTNAME, ["host-1", "host-1", "host-1"]);
-    assert_eq!(told(&world).0, "Unknown", "root disks hold no etcd");
+    let unknown = verdict("Unknown", "StorageUnknown", None);
+    assert_eq!(told(&world), unknown, "root disks hold no etcd");
     for (number, host) in ["host-2", "host-2", "host-3"].iter().enumerate() {
         let claim = format!("prod-cp-{}-etcd", number + 1);
         world.lay(&claim, HOSTNAME, &[host]);
