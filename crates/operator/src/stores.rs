@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
-use guestcluster_foreign::core::{HostNode, LauncherPod, SlimService};
+use guestcluster_foreign::core::{HostNode, LauncherPod, SlimClaim, SlimService, SlimVolume};
 use guestcluster_foreign::kubevirt::{
     KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration,
 };
@@ -13,7 +13,7 @@ use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::freshness::Ledger;
 use guestcluster_shell::store::Store;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::PartialObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -39,7 +39,9 @@ pub struct Stores {
     /// Disks, and golden images, which belong to no cluster.
     pub disks: Store<DataVolume>,
     /// Claims of disks.
-    pub claims: Store<PartialObjectMeta<PersistentVolumeClaim>>,
+    pub claims: Store<SlimClaim>,
+    /// All volumes, whosever they are; empty where nobody lets us list them.
+    pub volumes: Store<SlimVolume>,
     /// Secrets, never with their content.
     pub secrets: Store<PartialObjectMeta<Secret>>,
     /// Endpoints of guests and addresses of machines.
@@ -90,6 +92,7 @@ impl Stores {
             .or_else(|| first(&self.instances, uid))
             .or_else(|| first(&self.migrations, uid))
             .or_else(|| first(&self.disks, uid))
+            .or_else(|| first(&self.claims, uid))
             .or_else(|| first(&self.services, uid))
             .or_else(|| first(&self.slices, uid))
             .or_else(|| first(&self.launchers, uid))
@@ -153,4 +156,15 @@ pub fn slim<K: Resource>(object: &mut K) {
     {
         map.retain(ours);
     }
+}
+
+/// Keeps of a volume what tells where it lies. There are as many as all tenants of the infrastructure
+/// cluster have disks.
+pub fn slim_volume(volume: &mut SlimVolume) {
+    slim(volume);
+    let meta = &mut volume.metadata;
+    meta.uid = None;
+    meta.labels = None;
+    meta.annotations = None;
+    meta.creation_timestamp = None;
 }

@@ -6,7 +6,9 @@
 //! | HostMaintenance | whole | itself, other maintenances, and clusters that have machines on its host |
 //! | VirtualMachine, VirtualMachineInstance | slim, of clusters | its cluster, which asks its guest anew, and maintenances |
 //! | DataVolume | slim, disks of ours | its cluster; a golden image: clusters of its namespace |
-//! | PersistentVolumeClaim, Secret | metadata, of clusters | its cluster |
+//! | PersistentVolumeClaim | slim, of clusters | its cluster |
+//! | PersistentVolume | its claim and hosts alone, of everybody | the cluster of its claim |
+//! | Secret | metadata, of clusters | its cluster |
 //! | Service, EndpointSlice | slim, of clusters | its cluster |
 //! | Pod | slim, of clusters | its cluster, and maintenances |
 //! | Pod on a host | its requests alone, of everybody | the forecast, and whom it has news for |
@@ -23,7 +25,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
-use guestcluster_foreign::core::{HostNode, LauncherPod};
+use guestcluster_foreign::core::{HostNode, LauncherPod, SlimClaim, SlimVolume};
 use guestcluster_foreign::kubevirt::KubeVirt;
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::queue::Queue;
@@ -35,7 +37,7 @@ use tracing::warn;
 use crate::forecast::Forecast;
 use crate::host_pod::{self, HostPod};
 use crate::memory::Memories;
-use crate::stores::{Stores, slim};
+use crate::stores::{Stores, slim, slim_volume};
 use triggers::{Triggers, Unchanged};
 
 /// How long to wait before asking again which kinds there are.
@@ -183,6 +185,7 @@ impl Line<'_> {
         (clusters, maintenances): (Store<GuestCluster>, Store<HostMaintenance>),
         installed: Installed,
     ) -> Stores {
+        let claims = self.owned(Triggers::child, true);
         Stores {
             clusters,
             maintenances,
@@ -190,7 +193,8 @@ impl Line<'_> {
             instances: self.owned(Triggers::machine, installed.kubevirt),
             migrations: self.owned(Triggers::child, installed.kubevirt),
             disks: self.disks(installed.cdi),
-            claims: self.owned(Triggers::child, true),
+            volumes: self.volumes(&claims),
+            claims,
             secrets: self.owned(Triggers::child, true),
             services: self.owned(Triggers::child, true),
             slices: self.owned(Triggers::child, true),
@@ -225,6 +229,24 @@ impl Line<'_> {
             .indexed_by(labels::CLUSTER_UID)
             .slim(slim);
         self.put_up(watch, gates, Triggers::disk)
+    }
+
+    /// Volumes. Nothing waits for their first list: a cluster lives without it being known where its
+    /// disks lie, and whoever runs the operator may have forbidden it to see.
+    fn volumes(&mut self, claims: &Store<SlimClaim>) -> Store<SlimVolume> {
+        let watch = Watch::new(self.all::<SlimVolume>()).slim(slim_volume);
+        let (store, feed) = watch.split();
+        let (triggers, claims) = (self.triggers.clone(), claims.clone());
+        // A claim that has not come yet wakes its cluster when it does.
+        let wake = move |volume: &SlimVolume| {
+            let claim = volume.spec.claim_ref.as_ref();
+            let claim = claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name));
+            if let Some(claim) = claim.and_then(|claim| claims.get(&claim)) {
+                triggers.child(&*claim);
+            }
+        };
+        self.feeds.push(feed.run(wake).boxed());
+        store
     }
 
     /// A kind that matters to all clusters.

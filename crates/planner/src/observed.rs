@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_api::{labels, names};
 pub use guestcluster_capacity::{Holding, Host, Quantity, Usage};
+pub use guestcluster_placement::{Demand, Property, Reach, Test};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cidr::Cidr;
@@ -52,6 +53,9 @@ pub struct Observed {
     pub disks: BTreeMap<String, Disk>,
     /// Claims of this cluster, by name.
     pub claims: BTreeMap<String, Meta>,
+    /// Volumes under those claims that have one, by claim; none as long as volumes have not been
+    /// listed, which may be for ever where nobody lets us.
+    pub volumes: Option<BTreeMap<String, Volume>>,
     /// VirtualMachines of this cluster, by name.
     pub vms: BTreeMap<String, Vm>,
     /// Their instances, by name.
@@ -212,6 +216,15 @@ pub struct Disk {
     pub message: Option<String>,
     /// Digest of the template that its machine was made from.
     pub template_hash: Option<String>,
+}
+
+/// A PersistentVolume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// Name.
+    pub name: String,
+    /// From which hosts it can be reached; `None` if it does not say.
+    pub reach: Option<Reach>,
 }
 
 /// A VirtualMachine.

@@ -104,7 +104,13 @@ pub const RULES: &[Rule] = &[
         "",
         &["persistentvolumeclaims"],
         &["get", "list", "watch", "patch"],
-        "wait until claims are gone, label retained ones",
+        "volumes of disks; wait until claims are gone, label retained ones",
+    ),
+    rule(
+        "",
+        &["persistentvolumes"],
+        WATCH,
+        "whether one storage host or zone takes several of etcd's disks",
     ),
     rule(
         "",

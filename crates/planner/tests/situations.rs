@@ -11,6 +11,8 @@ mod growth;
 mod refusals;
 #[path = "situations/room.rs"]
 mod room;
+#[path = "situations/storage.rs"]
+mod storage;
 #[path = "situations/strangers.rs"]
 mod strangers;
 #[path = "situations/trouble.rs"]

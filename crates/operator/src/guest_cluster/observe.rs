@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use guestcluster_api::{GuestCluster, labels};
-use guestcluster_foreign::core::LauncherPod;
+use guestcluster_foreign::core::{LauncherPod, SlimClaim};
 use guestcluster_foreign::kubevirt::VirtualMachineInstance;
-use guestcluster_planner::observed::{Holding, Host, Infra, Meta, Observed, Usage};
+use guestcluster_planner::observed::{Holding, Host, Infra, Meta, Observed, Usage, Volume};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Wanted, render};
 use guestcluster_planner::{chain, maintenance};
@@ -76,6 +76,7 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
         slices: convert::by_name(&own, convert::slice),
         serving: serving.collect(),
         claims: convert::by_name(&of_cluster(&stores.claims, key, uid), convert::meta),
+        volumes: volumes(stores, key, uid),
         vms: convert::by_name(&of_cluster(&stores.vms, key, uid), convert::vm),
         instances: convert::by_name(&of_cluster(&stores.instances, key, uid), instance),
         migrations: convert::by_name(
@@ -87,6 +88,24 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
         disks,
         ..Observed::default()
     }
+}
+
+/// Volumes under claims of a cluster, by claim.
+fn volumes(stores: &Stores, key: &NamespacedName, uid: &str) -> Option<BTreeMap<String, Volume>> {
+    let under = |claim: &Arc<SlimClaim>| {
+        let name = claim
+            .spec
+            .volume_name
+            .as_deref()
+            .filter(|n| !n.is_empty())?;
+        let volume = stores.volumes.get(&NamespacedName::new("", name));
+        let reach = volume.and_then(|volume| convert::reach(&volume));
+        let name = name.to_owned();
+        Some((claim.name_any(), Volume { name, reach }))
+    };
+    let claims = of_cluster(&stores.claims, key, uid);
+    let is_listed = stores.volumes.is_ready();
+    is_listed.then(|| claims.iter().filter_map(under).collect())
 }
 
 fn launcher_of<'a>(

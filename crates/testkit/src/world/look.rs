@@ -37,6 +37,7 @@ impl World {
             slices: objects.slices.clone(),
             disks: objects.disks.clone(),
             claims: objects.claims.clone(),
+            volumes: self.volumes(),
             vms: objects.vms.clone(),
             instances: objects.instances.clone(),
             migrations: objects

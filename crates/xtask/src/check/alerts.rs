@@ -97,13 +97,13 @@ fn untried(alerts: &[&Value], cases: &[Value]) -> Vec<String> {
         // A test of a Prometheus that scrapes nothing shows nothing of what good data does.
         let is_measured = series.any(|one| !one.starts_with("up{"));
         for test in case["alert_rule_test"].as_array().into_iter().flatten() {
-            let fires = test["exp_alerts"]
+            let is_firing = test["exp_alerts"]
                 .as_array()
                 .is_some_and(|all| !all.is_empty());
             if let Some(alert) = test["alertname"].as_str() {
                 let [fired, quiet] = seen.entry(alert).or_default();
-                *fired |= fires;
-                *quiet |= !fires && is_measured;
+                *fired |= is_firing;
+                *quiet |= !is_firing && is_measured;
             }
         }
     }

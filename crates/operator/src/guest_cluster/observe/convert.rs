@@ -1,6 +1,7 @@
 //! From objects as the API server shows them to what a plan looks at.
 
 mod migration;
+mod volume;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use guestcluster_planner::render;
 use kube::{Resource, ResourceExt};
 
 pub(super) use migration::migration;
+pub(super) use volume::reach;
 
 use crate::host_pod::HostPod;
 use crate::views::SlimSlice;
