@@ -138,6 +138,20 @@ pub struct VirtualMachineInstanceMigrationStatus {
     pub phase: Option<String>,
 }
 
+/// How machines that a policy selects are migrated. It is in no namespace, and what it says is only
+/// written.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "migrations.kubevirt.io",
+    version = "v1alpha1",
+    kind = "MigrationPolicy",
+    plural = "migrationpolicies",
+    schema = "disabled",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MigrationPolicySpec {}
+
 /// The KubeVirt installation.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(

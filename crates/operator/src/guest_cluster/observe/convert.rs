@@ -15,7 +15,7 @@ use guestcluster_planner::observed::{
 use guestcluster_planner::render;
 use kube::{Resource, ResourceExt};
 
-pub(super) use migration::migration;
+pub(super) use migration::{migration, migration_policy};
 
 use crate::host_pod::HostPod;
 use crate::views::SlimSlice;

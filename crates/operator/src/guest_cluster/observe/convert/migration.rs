@@ -1,7 +1,10 @@
 //! Whether an instance can live-migrate, and how far it is.
 
-use guestcluster_foreign::kubevirt::{VirtualMachineInstanceMigration, VmCondition};
-use guestcluster_planner::observed::{Migratable, Migration, Progress};
+use guestcluster_foreign::kubevirt::{
+    self as kubevirt, VirtualMachineInstanceMigration, VmCondition,
+};
+use guestcluster_planner::observed::{Migratable, Migration, MigrationPolicy, Progress};
+use guestcluster_planner::render;
 use kube::ResourceExt;
 
 use super::meta;
@@ -29,6 +32,13 @@ pub(in super::super) fn migration(object: &VirtualMachineInstanceMigration) -> M
             Some("Failed") => Progress::Failed,
             Some(_) | None => Progress::Moves,
         },
+    }
+}
+
+pub(in super::super) fn migration_policy(object: &kubevirt::MigrationPolicy) -> MigrationPolicy {
+    MigrationPolicy {
+        meta: meta(object),
+        render: object.annotations().get(render::RENDER).cloned(),
     }
 }
 
