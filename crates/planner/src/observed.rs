@@ -250,6 +250,8 @@ pub struct Instance {
     pub unschedulable: Option<String>,
     /// The host from which KubeVirt was asked to evict it.
     pub evicted_from: Option<String>,
+    /// When KubeVirt told of that.
+    pub evicted_since: Option<Timestamp>,
     /// Its launcher Pod.
     pub launcher: Option<Launcher>,
     /// Whether it can move to another host while it runs.

@@ -135,6 +135,7 @@ pub(super) fn instance(
             refused.or_else(|| launcher.and_then(unschedulable))
         },
         migratable: migration::migratable(&status.conditions),
+        evicted_since: migration::evicted_since(&status.conditions),
         phase: status.phase.unwrap_or_default(),
         host: status.node_name,
         evicted_from: status.evacuation_node_name.filter(|host| !host.is_empty()),

@@ -5,6 +5,7 @@ use guestcluster_foreign::kubevirt::{
 };
 use guestcluster_planner::observed::{Migratable, Migration, MigrationPolicy, Progress};
 use guestcluster_planner::render;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::meta;
@@ -20,6 +21,13 @@ pub(super) fn migratable(conditions: &[VmCondition]) -> Migratable {
         }
         Some(_) | None => Migratable::Unknown,
     }
+}
+
+/// Since when an instance is marked for eviction. Absent times are written as null.
+pub(super) fn evicted_since(conditions: &[VmCondition]) -> Option<Timestamp> {
+    let mut all = conditions.iter();
+    let told = all.find(|c| c.type_ == "EvictionRequested" && c.status == "True")?;
+    told.last_transition_time.as_ref().map(|time| time.0)
 }
 
 pub(in super::super) fn migration(object: &VirtualMachineInstanceMigration) -> Migration {
@@ -64,6 +72,20 @@ mod tests {
         assert_eq!(judged("False"), Migratable::No("m".to_owned()));
         assert_eq!(judged("Unknown"), Migratable::Unknown);
         assert_eq!(seen(&json!({})).migratable, Migratable::Unknown);
+    }
+
+    #[test]
+    fn an_instance_tells_since_when_it_is_marked_for_eviction() {
+        let since = |time: Value| {
+            let condition = json!({
+                "type": "EvictionRequested", "status": "True", "lastTransitionTime": time,
+            });
+            seen(&json!({ "phase": "Running", "conditions": [condition] })).evicted_since
+        };
+        let time = "2026-05-04T03:02:01Z";
+        assert_eq!(since(json!(time)), time.parse().ok());
+        assert_eq!(since(Value::Null), None);
+        assert_eq!(seen(&json!({})).evicted_since, None);
     }
 
     #[test]
