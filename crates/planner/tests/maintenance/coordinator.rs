@@ -157,7 +157,9 @@ fn an_eviction_that_costs_the_quorum_waits_and_says_how_to_call_it_off(
     assert!(!plan.actions.iter().any(Action::disruptive), "{plan:#?}");
     let mut holds = plan.holds.iter();
     let hold = holds.find(|hold| hold.reason == reason).unwrap();
-    let says_how = hold.message.contains("virtctl evacuate-cancel vmi prod-cp-1 -n tenant-a");
+    let says_how = hold
+        .message
+        .contains("virtctl evacuate-cancel vmi prod-cp-1 -n tenant-a");
     assert_eq!(says_how, reason == Reason::EvictionStuck, "{hold:?}");
 }
 
@@ -168,7 +170,12 @@ fn a_mark_that_is_taken_back_brings_the_machine_back_into_service() {
     let mut world = calm(3, 0);
     let host = host_of(&world, "prod-cp-1").unwrap();
     let instance = world.observe().instances["prod-cp-1"].meta.uid.clone();
-    let at = world.observe().infra.hosts.iter().position(|h| h.name == host);
+    let at = world
+        .observe()
+        .infra
+        .hosts
+        .iter()
+        .position(|h| h.name == host);
     world.step(Step::Drain(at.unwrap()));
     let is_out = |world: &World| {
         let seen = world.observe();
