@@ -6,6 +6,7 @@
 
 mod capacity;
 mod machine;
+mod maintenance;
 mod network;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ pub use capacity::{CapacityPolicy, CapacityScope, CoLocation, Repair};
 pub use machine::{
     AccessMode, Disk, Image, ImageHttp, ImagePvc, Machine, Numa, Placement, Taint, Toleration,
 };
+pub use maintenance::{Maintenance, Migration};
 pub use network::{Binding, Cni, Endpoint, EndpointType, GuestNetwork, MachineNetwork};
 
 /// A Kubernetes cluster made of KubeVirt virtual machines.
@@ -119,6 +121,10 @@ pub struct GuestClusterSpec {
     /// What the operator may mend by itself.
     #[serde(default)]
     pub repair: Repair,
+
+    /// How machines are moved off their hosts.
+    #[serde(default)]
+    pub maintenance: Maintenance,
 
     /// Stop all writes of the operator for this cluster; the guest keeps running.
     #[serde(default)]

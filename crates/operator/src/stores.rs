@@ -7,7 +7,8 @@ use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::{HostNode, LauncherPod, SlimClaim, SlimService, SlimVolume};
 use guestcluster_foreign::kubevirt::{
-    KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration,
+    KubeVirt, MigrationPolicy, VirtualMachine, VirtualMachineInstance,
+    VirtualMachineInstanceMigration,
 };
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::monotonic;
@@ -36,6 +37,8 @@ pub struct Stores {
     pub instances: Store<VirtualMachineInstance>,
     /// Their moves that we asked for.
     pub migrations: Store<VirtualMachineInstanceMigration>,
+    /// Limits of their moves; not ready as long as KubeVirt has no such kind.
+    pub migration_policies: Store<MigrationPolicy>,
     /// Disks, and golden images, which belong to no cluster.
     pub disks: Store<DataVolume>,
     /// Claims of disks.
@@ -72,6 +75,7 @@ impl Stores {
             .with(&self.vms)
             .with(&self.instances)
             .with(&self.migrations)
+            .with(&self.migration_policies)
             .with(&self.launchers)
             .with(&self.disks)
             .with(&self.claims)
@@ -91,6 +95,7 @@ impl Stores {
         first(&self.vms, uid)
             .or_else(|| first(&self.instances, uid))
             .or_else(|| first(&self.migrations, uid))
+            .or_else(|| first(&self.migration_policies, uid))
             .or_else(|| first(&self.disks, uid))
             .or_else(|| first(&self.claims, uid))
             .or_else(|| first(&self.services, uid))
@@ -134,13 +139,23 @@ pub fn of_cluster<K: Resource>(
     objects
 }
 
+/// The migration policies of a cluster, which are in no namespace: labels say whose they are.
+pub fn policies_of(
+    store: &Store<MigrationPolicy>,
+    cluster: &NamespacedName,
+    uid: &str,
+) -> Vec<Arc<MigrationPolicy>> {
+    let mut policies = store.labelled(uid);
+    policies.retain(|policy| cluster_of(policy.as_ref()).as_ref() == Some(cluster));
+    policies
+}
+
 /// The cluster that an object of ours belongs to, by its labels.
 pub fn cluster_of<K: Resource>(object: &K) -> Option<NamespacedName> {
-    let namespace = object.meta().namespace.as_deref()?;
-    Some(NamespacedName::new(
-        namespace,
-        object.labels().get(labels::CLUSTER)?,
-    ))
+    let labels = object.labels();
+    let namespace = object.meta().namespace.as_ref();
+    let namespace = namespace.or_else(|| labels.get(labels::NAMESPACE))?;
+    Some(NamespacedName::new(namespace, labels.get(labels::CLUSTER)?))
 }
 
 /// Keeps of an object's metadata what is ours and what a delete needs. Children are many.

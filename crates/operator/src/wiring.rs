@@ -5,6 +5,7 @@
 //! | GuestCluster | whole | itself, and maintenances |
 //! | HostMaintenance | whole | itself, other maintenances, and clusters that have machines on its host |
 //! | VirtualMachine, VirtualMachineInstance | slim, of clusters | its cluster, which asks its guest anew, and maintenances |
+//! | MigrationPolicy | slim, of clusters | its cluster |
 //! | DataVolume | slim, disks of ours | its cluster; a golden image: clusters of its namespace |
 //! | PersistentVolumeClaim | slim, of clusters | its cluster |
 //! | PersistentVolume | its claim and hosts alone, of everybody | the cluster of its claim |
@@ -88,6 +89,8 @@ pub struct Installed {
     pub maintenance: bool,
     /// KubeVirt's.
     pub kubevirt: bool,
+    /// KubeVirt's MigrationPolicy.
+    pub migration_policies: bool,
     /// CDI's.
     pub cdi: bool,
     /// ServiceCIDR, which came with Kubernetes 1.33.
@@ -100,6 +103,12 @@ impl Installed {
         Self {
             maintenance: has(client, "guestcluster.dev/v1alpha1", "hostmaintenances").await,
             kubevirt: has(client, "kubevirt.io/v1", "virtualmachines").await,
+            migration_policies: has(
+                client,
+                "migrations.kubevirt.io/v1alpha1",
+                "migrationpolicies",
+            )
+            .await,
             cdi: has(client, "cdi.kubevirt.io/v1beta1", "datavolumes").await,
             service_ranges: has(client, "networking.k8s.io/v1", "servicecidrs").await,
         }
@@ -192,6 +201,7 @@ impl Line<'_> {
             vms: self.owned(Triggers::machine, installed.kubevirt),
             instances: self.owned(Triggers::machine, installed.kubevirt),
             migrations: self.owned(Triggers::child, installed.kubevirt),
+            migration_policies: self.owned(Triggers::child, installed.migration_policies),
             disks: self.disks(installed.cdi),
             volumes: self.volumes(&claims),
             claims,

@@ -62,6 +62,8 @@ pub struct Observed {
     pub instances: BTreeMap<String, Instance>,
     /// Migrations that the operator asked for, by name.
     pub migrations: BTreeMap<String, Migration>,
+    /// Migration policies of this cluster, by name; `None` where KubeVirt has no such kind.
+    pub migration_policies: Option<BTreeMap<String, MigrationPolicy>>,
     /// Names that our next objects need and that others hold, with what holds them.
     pub taken: BTreeMap<String, String>,
     /// Other clusters of the namespace use the golden image too.
@@ -261,6 +263,8 @@ pub struct Instance {
     pub unschedulable: Option<String>,
     /// The host from which KubeVirt was asked to evict it.
     pub evicted_from: Option<String>,
+    /// When KubeVirt told of that.
+    pub evicted_since: Option<Timestamp>,
     /// Its launcher Pod.
     pub launcher: Option<Launcher>,
     /// Whether it can move to another host while it runs.
@@ -288,6 +292,15 @@ pub struct Migration {
     pub meta: Meta,
     /// How far it is.
     pub progress: Progress,
+}
+
+/// A MigrationPolicy of ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MigrationPolicy {
+    /// Identity.
+    pub meta: Meta,
+    /// Digest of the render that was last applied.
+    pub render: Option<String>,
 }
 
 /// How far a migration is.

@@ -83,6 +83,12 @@ pub const RULES: &[Rule] = &[
         "move machines to other hosts while they run",
     ),
     rule(
+        "migrations.kubevirt.io",
+        &["migrationpolicies"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "limits of the migrations of a cluster's machines",
+    ),
+    rule(
         "kubevirt.io",
         &["kubevirts"],
         WATCH,

@@ -78,6 +78,8 @@ pub struct Wanted {
     pub capacity_scope: CapacityScope,
     /// What becomes of control-plane machines that share a host.
     pub co_location: CoLocation,
+    /// How many bytes one migration may send in a second, as written.
+    pub migration_bandwidth: Option<String>,
     /// No writes.
     pub paused: bool,
     /// Ranges from the operator's settings.
@@ -212,6 +214,7 @@ impl Wanted {
             capacity_policy: spec.capacity_policy,
             capacity_scope: spec.capacity_scope,
             co_location: spec.repair.co_location,
+            migration_bandwidth: spec.maintenance.migration.bandwidth_per_migration.clone(),
             paused: spec.paused,
             settings: settings.clone(),
         })

@@ -212,6 +212,15 @@ fn a_machine_that_can_live_migrate() {
     assert_ne!(hash(&migratable), hash(&plain));
 }
 
+#[test]
+fn limits_of_migrations_are_for_the_machines_of_one_guest() {
+    let limited = prod().migratable().with(|spec| {
+        spec.maintenance.migration.bandwidth_per_migration = Some("1Gi".to_owned());
+    });
+    let policy = render::migration_policy(&wanted(&limited.build())).body;
+    insta::assert_yaml_snapshot!("migration_policy", policy);
+}
+
 /// kubelets and tunnels are dialled at a Node's address, which behind masquerade is the Service's.
 #[test]
 fn behind_masquerade_a_machines_service_leads_to_its_kubelet_and_its_tunnel() {

@@ -7,6 +7,8 @@ mod picture;
 mod deletion;
 #[path = "situations/growth.rs"]
 mod growth;
+#[path = "situations/limits.rs"]
+mod limits;
 #[path = "situations/refusals.rs"]
 mod refusals;
 #[path = "situations/room.rs"]

@@ -52,6 +52,8 @@ pub enum Fault {
     MigrationsHang,
     /// Migrations fail.
     MigrationsFail,
+    /// KubeVirt has no MigrationPolicy.
+    NoMigrationPolicies,
     /// Nobody reaches the guest's API and etcd from outside.
     GuestCut,
     /// Nobody lets the operator list volumes.

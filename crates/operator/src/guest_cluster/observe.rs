@@ -24,7 +24,7 @@ use kube::{Resource, ResourceExt};
 
 use super::Context;
 use crate::memory::Memory;
-use crate::stores::{Stores, of_cluster};
+use crate::stores::{Stores, of_cluster, policies_of};
 
 pub(super) use probes::{endpoint_door, member_doors};
 
@@ -83,6 +83,10 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
             &of_cluster(&stores.migrations, key, uid),
             convert::migration,
         ),
+        migration_policies: stores.migration_policies.is_ready().then(|| {
+            let policies = policies_of(&stores.migration_policies, key, uid);
+            convert::by_name(&policies, convert::migration_policy)
+        }),
         image_shared: subject.wanted.identity.deleting && image_shared(stores, subject),
         stale_images: stale_images(stores, &key.namespace),
         disks,

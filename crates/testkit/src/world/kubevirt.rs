@@ -102,6 +102,7 @@ impl World {
                 .filter(|host| self.draining.contains(*host));
             if instance.evicted_from.is_none() && instance.phase == "Running" {
                 instance.evicted_from = host.cloned();
+                instance.evicted_since = host.map(|_| self.now);
             }
         }
     }

@@ -45,6 +45,8 @@ impl World {
                 .iter()
                 .map(|(name, transfer)| (name.clone(), transfer.migration.clone()))
                 .collect(),
+            migration_policies: (!self.has(Fault::NoMigrationPolicies))
+                .then(|| objects.migration_policies.clone()),
             image_shared: self.image_shared,
             stale_images: BTreeMap::new(),
             damaged_secrets: self.damaged.clone(),

@@ -21,7 +21,7 @@ use crate::render;
 /// How long a migration may take before the machine is shut down instead. KubeVirt itself gives up a
 /// target without host after 5 minutes, one that does not start after 15, and by default a transfer
 /// after 150 seconds for each GiB of memory.
-const LIMIT: SignedDuration = SignedDuration::from_mins(20);
+pub(crate) const LIMIT: SignedDuration = SignedDuration::from_mins(20);
 
 /// Moves a machine that can move while it runs. `Ok` says that it cannot, or cannot any more, and is
 /// to be shut down.
@@ -80,6 +80,10 @@ fn begin(
     let Some(pool) = context.wanted.pool(&machine.pool) else {
         return Ok(());
     };
+    // What cannot end in time is not begun: it would cost the time all the same.
+    if !render::passes_within(context.wanted, pool, LIMIT) {
+        return Ok(());
+    }
     withdraw(context, draft, machine)?;
     if !draft.has_disruption() {
         draft.act(Action::Create(render::migration(

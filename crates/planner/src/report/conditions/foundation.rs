@@ -9,9 +9,11 @@ use guestcluster_api::spec::Profile;
 
 use super::{Facts, Truth, Verdict, capacity, held, no, yes};
 use crate::action::Authority;
-use crate::decide::{endpoint, objection};
+use crate::decide::{MIGRATION_LIMIT, endpoint, objection};
 use crate::machines::MachineView;
 use crate::observed::{Migratable, Probe};
+use crate::render;
+use crate::wanted::Pool;
 
 pub(super) fn accepted(facts: &Facts<'_>) -> Verdict {
     if let Some(objection) = objection(facts.wanted, facts.seen, facts.status) {
@@ -110,13 +112,42 @@ pub(super) fn live_migratable(facts: &Facts<'_>) -> Verdict {
         );
     }
     if judged().any(|(_, word)| *word == Migratable::Yes) {
-        return yes(
-            Reason::Migratable,
-            "machines can move to another host while they run",
-        );
+        return slow(facts).unwrap_or_else(|| yes(Reason::Migratable, unlimited(facts)));
     }
     let message = "KubeVirt has judged no machine yet";
     (Truth::Unknown, Reason::Pending, message.to_owned())
+}
+
+/// A pool whose machines could move if they were allowed to send more in a second.
+fn slow(facts: &Facts<'_>) -> Option<Verdict> {
+    let bandwidth = facts.wanted.migration_bandwidth.as_ref()?;
+    let mut pools = facts.wanted.pools.iter();
+    let is_slow = |pool: &&Pool| !render::passes_within(facts.wanted, pool, MIGRATION_LIMIT);
+    let pool = pools.find(is_slow)?;
+    Some(no(
+        Reason::NotMigratable,
+        format!(
+            "at {bandwidth} a second the {} of a machine of pool {} do not pass within {} minutes: \
+             where its host is emptied, it is shut down and starts elsewhere. Raise \
+             spec.maintenance.migration.bandwidthPerMigration",
+            pool.machine.memory,
+            pool.name,
+            MIGRATION_LIMIT.as_mins()
+        ),
+    ))
+}
+
+/// That machines can move, and whether what limits them is in force.
+fn unlimited(facts: &Facts<'_>) -> String {
+    let mut message = "machines can move to another host while they run".to_owned();
+    let is_limited = facts.wanted.migration_bandwidth.is_some();
+    if is_limited && facts.seen.migration_policies.is_none() {
+        message.push_str(
+            "; spec.maintenance.migration.bandwidthPerMigration is not in force, because KubeVirt \
+             has no MigrationPolicy here: install its CustomResourceDefinition",
+        );
+    }
+    message
 }
 
 /// What the guest loses with which host, in plain words: nobody must take it for highly available.
