@@ -5,7 +5,9 @@
 //!    the lead: it is no availability, and may fail.
 //! 2. Each launcher Pod is tried once. A migration that fails, or takes too long, is no way off any
 //!    more, and the machine is shut down as one that cannot migrate is.
-//! 3. As long as two launcher Pods of a machine are there, nothing else of the guest goes off: a source
+//! 3. A machine that holds devices of its host is shut down, whatever KubeVirt says of it: what runs on
+//!    them is not taken along.
+//! 4. As long as two launcher Pods of a machine are there, nothing else of the guest goes off: a source
 //!    that stays on runs on the same disks.
 
 use k8s_openapi::jiff::SignedDuration;
@@ -73,13 +75,14 @@ fn begin(
     if is_on_two_hosts(context, machine) {
         return Err(Wait::For("somebody else moves it while it runs".to_owned()));
     }
+    let movable = context.wanted.pool(&machine.pool);
+    let Some(pool) = movable.filter(|pool| !pool.has_devices()) else {
+        return Ok(());
+    };
     let can = instance.migratable == Migratable::Yes && !pod.migration_ruled_out;
     if !can || !rollout::has_target(context, machine) {
         return Ok(());
     }
-    let Some(pool) = context.wanted.pool(&machine.pool) else {
-        return Ok(());
-    };
     withdraw(context, draft, machine)?;
     if !draft.has_disruption() {
         draft.act(Action::Create(render::migration(
