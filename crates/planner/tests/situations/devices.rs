@@ -54,6 +54,11 @@ fn condition(world: &World, type_: &str) -> (String, String, String) {
     found.map_or_else(Default::default, |c| (c.status, c.reason, c.message))
 }
 
+fn migrates(action: &Action) -> bool {
+    let of_machine = |name: &str| name.starts_with(MACHINE);
+    matches!(action, Action::Create(object) if object.kind == Kind::Migration && of_machine(&object.name))
+}
+
 #[test]
 fn a_condition_says_what_devices_cost() {
     let (status, reason, message) = condition(&calm(&[1, 1]), "LiveMigratable");
@@ -71,18 +76,11 @@ fn a_machine_with_devices_is_shut_down_and_starts_where_such_a_device_is_free() 
     let mut world = calm(&[1, 1]);
     let own = host_of(&world).unwrap_or_default();
     world.empty_host(&own, CapacityPolicy::Enforce);
-    let mut migrates = Vec::new();
     let is_moved = |world: &World| host_of(world).is_some_and(|host| host != own);
-    let moved = world.run_until(ROUNDS, |world, plan: &Plan| {
-        migrates.extend(plan.actions.iter().filter_map(|action| match action {
-            Action::Create(object) if object.kind == Kind::Migration => Some(object.name.clone()),
-            _ => None,
-        }));
-        is_moved(world)
+    let ended = world.run_until(ROUNDS, |world, plan: &Plan| {
+        plan.actions.iter().any(migrates) || is_moved(world)
     });
-    assert!(moved, "{}", world.log());
-    let of_machine = |name: &String| name.starts_with(MACHINE);
-    assert!(!migrates.iter().any(of_machine), "{migrates:?}");
+    assert!(ended && is_moved(&world), "{}", world.log());
     assert!(
         ["host-1", "host-2"]
             .map(String::from)
@@ -102,7 +100,6 @@ fn a_machine_with_devices_is_not_migrated_even_if_it_is_said_to_be_migratable() 
         instance.migratable = guestcluster_planner::observed::Migratable::Yes;
     }
     let (plan, _) = world.consider_seeing(&seen);
-    let migrates = |action: &Action| matches!(action, Action::Create(object) if object.kind == Kind::Migration && object.name.starts_with(MACHINE));
     assert!(!plan.actions.iter().any(migrates), "{:#?}", plan.actions);
     let drains =
         |action: &Action| matches!(action, Action::SetDrain { node, .. } if node == MACHINE);
