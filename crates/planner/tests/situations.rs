@@ -5,6 +5,8 @@ mod picture;
 
 #[path = "situations/deletion.rs"]
 mod deletion;
+#[path = "situations/devices.rs"]
+mod devices;
 #[path = "situations/growth.rs"]
 mod growth;
 #[path = "situations/limits.rs"]

@@ -81,6 +81,7 @@ impl ClusterBuilder {
             name: pool.to_owned(),
             replicas,
             machine: Machine::default(),
+            devices: Vec::new(),
             labels: BTreeMap::new(),
             max_per_host: None,
             taints: Vec::new(),

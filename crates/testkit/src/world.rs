@@ -7,6 +7,7 @@
 
 mod alive;
 mod boot;
+mod devices;
 mod guest;
 mod key;
 mod kubevirt;

@@ -20,7 +20,9 @@ pub fn can_migrate(wanted: &Wanted, pool: &Pool) -> bool {
     let mut disks = [Some(&machine.root_disk), machine.etcd_disk.as_ref()]
         .into_iter()
         .flatten();
-    wanted.is_masqueraded() && disks.all(|disk| disk.access_mode == Some(AccessMode::ReadWriteMany))
+    wanted.is_masqueraded()
+        && !pool.has_devices()
+        && disks.all(|disk| disk.access_mode == Some(AccessMode::ReadWriteMany))
 }
 
 /// Name of the migration of a machine out of the launcher Pod with this UID. A Pod has one: what was
@@ -53,7 +55,7 @@ pub fn passes_within(wanted: &Wanted, pool: &Pool, time: SignedDuration) -> bool
     let bandwidth: Option<Quantity> = bandwidth.and_then(|text| text.parse().ok());
     let seconds = u64::try_from(time.as_secs()).unwrap_or_default();
     // The schema has refused what is no quantity; KubeVirt would refuse it as well.
-    bandwidth.is_none_or(|bandwidth| pool.requirements.memory <= bandwidth * seconds)
+    bandwidth.is_none_or(|bandwidth| pool.memory() <= bandwidth * seconds)
 }
 
 /// The MigrationPolicy of a cluster. An owner in a namespace cannot own it: labels say whose it is.

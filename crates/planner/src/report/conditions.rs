@@ -1,6 +1,7 @@
 //! Conditions: one function per type, all of them from the first visit on.
 
 mod capacity;
+mod devices;
 mod foundation;
 mod guest;
 mod life;
@@ -198,7 +199,9 @@ fn part(type_: ConditionType, facts: &Facts<'_>) -> Option<Verdict> {
         ConditionType::Accepted => Some(foundation::accepted(facts)),
         ConditionType::CapacityAvailable => Some(capacity::available(facts)),
         ConditionType::PlacementHealthy => Some(foundation::placement(facts)),
-        ConditionType::LiveMigratable => Some(foundation::live_migratable(facts)),
+        ConditionType::LiveMigratable => {
+            Some(devices::cost(facts, foundation::live_migratable(facts)))
+        }
         ConditionType::StorageSpread => Some(storage::spread(facts)),
         ConditionType::CertificatesReady => Some(foundation::certificates(facts)),
         ConditionType::EndpointReady => Some(foundation::endpoint_ready(facts)),

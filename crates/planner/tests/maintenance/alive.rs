@@ -1,5 +1,7 @@
 //! Machines that leave their hosts while they run.
 
+use std::collections::BTreeSet;
+
 use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_planner::Plan;
 use guestcluster_planner::action::{Action, Kind};
@@ -204,4 +206,26 @@ fn a_move_that_somebody_else_began_is_waited_for() {
     let waits =
         |hold: &guestcluster_planner::action::Hold| hold.message.contains("somebody else moves it");
     assert!(plan.holds.iter().any(waits), "{:#?}", plan.holds);
+}
+
+#[test]
+fn a_migration_that_ends_on_the_host_of_another_member_is_followed_by_a_move_apart() {
+    let mut world = calm(3, 0);
+    let emptied = host_of(&world, MACHINE);
+    empty(&mut world, |world| host_of(world, MACHINE) != emptied);
+    let wrong = host_of(&world, "prod-cp-2").unwrap();
+    world.bind(MACHINE, &wrong);
+    let are_apart = |world: &World| {
+        let seen = world.observe();
+        let hosts: BTreeSet<_> = seen
+            .instances
+            .values()
+            .filter_map(|i| i.host.clone())
+            .collect();
+        hosts.len() == 3 && !hosts.iter().any(|host| Some(host) == emptied.as_ref())
+    };
+    assert!(!are_apart(&world));
+    go_on(&mut world, are_apart);
+    settle(&mut world);
+    assert!(are_apart(&world), "{}", world.log());
 }

@@ -7,7 +7,7 @@ use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::Profile;
 
-use super::{Facts, Truth, Verdict, capacity, held, no, yes};
+use super::{Facts, Truth, Verdict, capacity, devices, held, no, yes};
 use crate::action::Authority;
 use crate::decide::{MIGRATION_LIMIT, endpoint, objection};
 use crate::machines::MachineView;
@@ -65,7 +65,10 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
         let why = m
             .instance
             .and_then(|instance| instance.unschedulable.as_ref())?;
-        Some(format!("{} has no host: {why}", m.name))
+        let nowhere = devices::offered_nowhere(facts, m);
+        let nowhere = nowhere.map(|what| format!("; {what}"));
+        let nowhere = nowhere.unwrap_or_default();
+        Some(format!("{} has no host: {why}{nowhere}", m.name))
     });
     if let Some(message) = homeless {
         return no(Reason::Unschedulable, message);
@@ -91,10 +94,12 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
     )
 }
 
-/// Numbers of machines are not told: they would change with every machine that boots.
+/// Of machines without devices. Numbers of machines are not told: they would change with every
+/// machine that boots.
 pub(super) fn live_migratable(facts: &Facts<'_>) -> Verdict {
     let judged = || {
-        let machines = facts.machines.values();
+        let holds = |m: &MachineView<'_>| facts.wanted.pool(&m.pool).is_some_and(Pool::has_devices);
+        let machines = facts.machines.values().filter(move |m| !holds(m));
         machines.filter_map(|machine| Some((machine, &machine.instance?.migratable)))
     };
     let tied = judged().find_map(|(machine, word)| match word {
