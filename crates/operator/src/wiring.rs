@@ -26,7 +26,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
-use guestcluster_foreign::core::{HostNode, LauncherPod, SlimClaim, SlimVolume};
+use guestcluster_foreign::core::{HostNode, LauncherPod, SlimVolume};
 use guestcluster_foreign::kubevirt::KubeVirt;
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::queue::Queue;
@@ -194,7 +194,7 @@ impl Line<'_> {
         (clusters, maintenances): (Store<GuestCluster>, Store<HostMaintenance>),
         installed: Installed,
     ) -> Stores {
-        let claims = self.owned(Triggers::child, true);
+        let disks = self.disks(installed.cdi);
         Stores {
             clusters,
             maintenances,
@@ -202,9 +202,9 @@ impl Line<'_> {
             instances: self.owned(Triggers::machine, installed.kubevirt),
             migrations: self.owned(Triggers::child, installed.kubevirt),
             migration_policies: self.owned(Triggers::child, installed.migration_policies),
-            disks: self.disks(installed.cdi),
-            volumes: self.volumes(&claims),
-            claims,
+            volumes: self.volumes(&disks),
+            disks,
+            claims: self.owned(Triggers::child, true),
             secrets: self.owned(Triggers::child, true),
             services: self.owned(Triggers::child, true),
             slices: self.owned(Triggers::child, true),
@@ -243,16 +243,16 @@ impl Line<'_> {
 
     /// Volumes. Nothing waits for their first list: a cluster lives without it being known where its
     /// disks lie, and whoever runs the operator may have forbidden it to see.
-    fn volumes(&mut self, claims: &Store<SlimClaim>) -> Store<SlimVolume> {
+    fn volumes(&mut self, disks: &Store<DataVolume>) -> Store<SlimVolume> {
         let watch = Watch::new(self.all::<SlimVolume>()).slim(slim_volume);
         let (store, feed) = watch.split();
-        let (triggers, claims) = (self.triggers.clone(), claims.clone());
-        // A claim that has not come yet wakes its cluster when it does.
+        let (triggers, disks) = (self.triggers.clone(), disks.clone());
+        // A disk that has not come yet wakes its cluster when it does.
         let wake = move |volume: &SlimVolume| {
             let claim = volume.spec.claim_ref.as_ref();
             let claim = claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name));
-            if let Some(claim) = claim.and_then(|claim| claims.get(&claim)) {
-                triggers.child(&*claim);
+            if let Some(disk) = claim.and_then(|claim| disks.get(&claim)) {
+                triggers.disk(&disk);
             }
         };
         self.feeds.push(feed.run(wake).boxed());

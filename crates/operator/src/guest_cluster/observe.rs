@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use guestcluster_api::{GuestCluster, labels};
-use guestcluster_foreign::core::{LauncherPod, SlimClaim};
+use guestcluster_foreign::core::{ClaimRef, LauncherPod, SlimVolume};
 use guestcluster_foreign::kubevirt::VirtualMachineInstance;
-use guestcluster_planner::observed::{Holding, Host, Infra, Meta, Observed, Usage, Volume};
+use guestcluster_planner::observed::{Disk, Holding, Host, Infra, Meta, Observed, Usage, Volume};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Wanted, render};
 use guestcluster_planner::{chain, maintenance};
@@ -76,7 +76,7 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
         slices: convert::by_name(&own, convert::slice),
         serving: serving.collect(),
         claims: convert::by_name(&of_cluster(&stores.claims, key, uid), convert::meta),
-        volumes: volumes(stores, key, uid),
+        volumes: volumes(stores, key, &disks),
         vms: convert::by_name(&of_cluster(&stores.vms, key, uid), convert::vm),
         instances: convert::by_name(&of_cluster(&stores.instances, key, uid), instance),
         migrations: convert::by_name(
@@ -94,22 +94,26 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
     }
 }
 
-/// Volumes under claims of a cluster, by claim.
-fn volumes(stores: &Stores, key: &NamespacedName, uid: &str) -> Option<BTreeMap<String, Volume>> {
-    let under = |claim: &Arc<SlimClaim>| {
-        let name = claim
-            .spec
-            .volume_name
-            .as_deref()
-            .filter(|n| !n.is_empty())?;
-        let volume = stores.volumes.get(&NamespacedName::new("", name));
-        let reach = volume.and_then(|volume| convert::reach(&volume));
-        let name = name.to_owned();
-        Some((claim.name_any(), Volume { name, reach }))
+/// Volumes under disks of a cluster, by claim, which has the name of its disk. A volume names its claim,
+/// whereas the claim need not have our labels.
+fn volumes(
+    stores: &Stores,
+    key: &NamespacedName,
+    disks: &BTreeMap<String, Disk>,
+) -> Option<BTreeMap<String, Volume>> {
+    let under = |mut found: BTreeMap<String, Volume>, volume: &Arc<SlimVolume>| {
+        let claim = volume.spec.claim_ref.as_ref();
+        let ours = |claim: &&ClaimRef| {
+            *claim.namespace == *key.namespace && disks.contains_key(&claim.name)
+        };
+        if let Some(claim) = claim.filter(ours) {
+            let (name, reach) = (volume.name_any(), convert::reach(volume));
+            found.insert(claim.name.clone(), Volume { name, reach });
+        }
+        found
     };
-    let claims = of_cluster(&stores.claims, key, uid);
     let is_listed = stores.volumes.is_ready();
-    is_listed.then(|| claims.iter().filter_map(under).collect())
+    is_listed.then(|| stores.volumes.fold(BTreeMap::new(), under))
 }
 
 fn launcher_of<'a>(

@@ -99,9 +99,11 @@ fn disks(seen: &Observed) -> Vec<EtcdDisk<'_>> {
         let machine = meta.machine.as_deref().filter(|_| of_control_plane);
         machine.is_some_and(|machine| name == etcd_claim(seen, machine))
     };
-    let claims = seen.claims.iter();
-    let claims = claims.filter(|(name, meta)| !meta.deleting && holds_etcd(name, meta));
-    claims
+    // Of the claim itself nothing is asked: whoever makes it for a disk gives it the disk's name, and
+    // need not give it our labels.
+    let disks = seen.disks.iter();
+    let disks = disks.filter(|(name, disk)| !disk.meta.deleting && holds_etcd(name, &disk.meta));
+    disks
         .filter_map(|(claim, _)| {
             let volume = seen.volumes.as_ref()?.get(claim)?;
             Some(EtcdDisk {
