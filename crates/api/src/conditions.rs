@@ -17,6 +17,8 @@ pub enum ConditionType {
     PlacementHealthy,
     /// Machines can move to another host while they run (False on the default network and disks).
     LiveMigratable,
+    /// No one storage host or zone takes etcd's quorum with it (False does not keep a cluster from being Ready).
+    StorageSpread,
     /// All authorities and the kubeconfig exist and are sound.
     CertificatesReady,
     /// The guest API has an address.
@@ -39,7 +41,7 @@ pub enum ConditionType {
 
 impl ConditionType {
     /// All types, in the order in which status lists them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Ready,
         Self::Reconciling,
         Self::Stalled,
@@ -47,6 +49,7 @@ impl ConditionType {
         Self::CapacityAvailable,
         Self::PlacementHealthy,
         Self::LiveMigratable,
+        Self::StorageSpread,
         Self::CertificatesReady,
         Self::EndpointReady,
         Self::ControlPlaneAvailable,
@@ -68,6 +71,7 @@ impl ConditionType {
             Self::CapacityAvailable => "CapacityAvailable",
             Self::PlacementHealthy => "PlacementHealthy",
             Self::LiveMigratable => "LiveMigratable",
+            Self::StorageSpread => "StorageSpread",
             Self::CertificatesReady => "CertificatesReady",
             Self::EndpointReady => "EndpointReady",
             Self::ControlPlaneAvailable => "ControlPlaneAvailable",
@@ -96,6 +100,11 @@ impl ConditionType {
             Self::LiveMigratable => {
                 "Machines can move to another host while they run; False is no trouble, and does not \
                  keep a cluster from being Ready."
+            }
+            Self::StorageSpread => {
+                "No one storage host takes two of etcd's disks with it, and no zone etcd's quorum; \
+                 Unknown where volumes do not tell where they lie. False does not keep a cluster from \
+                 being Ready: the guest serves, and one loss may end that."
             }
             Self::CertificatesReady => "All authorities and the kubeconfig exist and are sound.",
             Self::EndpointReady => "The guest API has an address.",
@@ -180,6 +189,14 @@ reasons! {
     Migratable,
     /// A machine cannot move to another host while it runs: where its host is emptied it is shut down, and starts elsewhere on its disk.
     NotMigratable,
+    /// The disks of etcd are spread as far as hosts and zones allow.
+    DisksSpread,
+    /// Several disks of etcd can be reached from one host alone, and are lost with it: the message names disks, volumes, host and cure.
+    StorageHostShared,
+    /// One zone takes etcd's quorum with it, although hosts lie in more zones: the message names disks, volumes, zone and cure.
+    StorageZoneShared,
+    /// Volumes do not tell from which hosts they can be reached, so that nobody knows what is lost together.
+    StorageUnknown,
     /// A Secret of the cluster is damaged or was replaced by something else.
     CertificateDamaged,
     /// Certificates are being made.

@@ -7,6 +7,8 @@ pub const GROUP: &str = "guestcluster.dev";
 pub const CLUSTER: &str = "guestcluster.dev/cluster";
 /// UID of that GuestCluster, so that two clusters of one name never meet.
 pub const CLUSTER_UID: &str = "guestcluster.dev/cluster-uid";
+/// Namespace of that GuestCluster, on objects of ours that are in none.
+pub const NAMESPACE: &str = "guestcluster.dev/namespace";
 /// Tenant of the cluster: `spec.tenant`, or the namespace.
 pub const TENANT: &str = "guestcluster.dev/tenant";
 /// `control-plane` or `worker`.

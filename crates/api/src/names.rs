@@ -28,6 +28,12 @@ pub fn endpoint_service(cluster: &str) -> String {
     format!("{cluster}-api")
 }
 
+/// KubeVirt's MigrationPolicy for the machines of a cluster. It is in no namespace: neither part has a
+/// dot, so that no two clusters share a name, and both together stay far below 253 letters.
+pub fn migration_policy(namespace: &str, cluster: &str) -> String {
+    format!("{namespace}.{cluster}")
+}
+
 /// First-boot document of a machine.
 pub fn user_data_secret(machine: &str) -> String {
     format!("{machine}-user-data")

@@ -5,7 +5,9 @@
 //! newer operator with other defaults changes nothing for clusters that exist.
 
 mod capacity;
+mod device;
 mod machine;
+mod maintenance;
 mod network;
 
 use std::collections::BTreeMap;
@@ -15,9 +17,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use capacity::{CapacityPolicy, CapacityScope, CoLocation, Repair};
+pub use device::{Device, DeviceKind};
 pub use machine::{
     AccessMode, Disk, Image, ImageHttp, ImagePvc, Machine, Numa, Placement, Taint, Toleration,
 };
+pub use maintenance::{Maintenance, Migration};
 pub use network::{Binding, Cni, Endpoint, EndpointType, GuestNetwork, MachineNetwork};
 
 /// A Kubernetes cluster made of KubeVirt virtual machines.
@@ -119,6 +123,10 @@ pub struct GuestClusterSpec {
     /// What the operator may mend by itself.
     #[serde(default)]
     pub repair: Repair,
+
+    /// How machines are moved off their hosts.
+    #[serde(default)]
+    pub maintenance: Maintenance,
 
     /// Stop all writes of the operator for this cluster; the guest keeps running.
     #[serde(default)]
@@ -240,6 +248,16 @@ pub struct WorkerPool {
     #[serde(default)]
     #[x_kube(validation = Rule::new("!has(self.etcdDisk)").message("workers have no etcd: remove etcdDisk"))]
     pub machine: Machine,
+    /// Devices of its host that each machine holds. They are counted like CPUs and memory wherever
+    /// room is. A machine that holds any never moves while it runs: where its host is emptied, it is
+    /// shut down and starts on another host that has such devices free. A change replaces the
+    /// machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["deviceName".to_string()]))]
+    #[x_kube(validation = Rule::new("self.all(d, self.exists_one(o, o.deviceName == d.deviceName))")
+        .message("each device stands once in a pool: write count for several of it"))]
+    pub devices: Vec<Device>,
     /// How many machines of the tenant, of whatever guest and role, one host may carry; the lowest
     /// number that a pool of the tenant names holds for all. The scheduler knows no such limit: what
     /// is above it is told of, and foresight counts no host beyond it.

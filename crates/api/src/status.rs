@@ -90,6 +90,10 @@ pub struct ControlPlaneStatus {
     /// When the first of its machines' certificates ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates_expire: Option<Time>,
+    /// How many of etcd's disks are lost together with one storage host or zone, as the condition
+    /// `StorageSpread` says; absent if not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks_sharing_storage: Option<i32>,
     /// The machines.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]

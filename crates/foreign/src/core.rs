@@ -1,6 +1,8 @@
 //! Slim views of Kubernetes' own kinds, for stores that hold every host and Pod.
 
-use k8s_openapi::api::core::v1::{Node, Pod, Service, Taint};
+use k8s_openapi::api::core::v1::{
+    Node, PersistentVolume, PersistentVolumeClaim, Pod, Service, Taint, VolumeNodeAffinity,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -182,4 +184,58 @@ pub struct SlimIngress {
     /// Name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+}
+
+/// A claim: the volume that it is bound to.
+#[derive(Resource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[resource(inherit = PersistentVolumeClaim)]
+pub struct SlimClaim {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// The volume.
+    #[serde(default)]
+    pub spec: SlimClaimSpec,
+}
+
+/// Part of a claim's spec.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SlimClaimSpec {
+    /// Name of the volume, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_name: Option<String>,
+}
+
+/// A volume: whose it is, and from where it can be reached.
+#[derive(Resource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[resource(inherit = PersistentVolume)]
+pub struct SlimVolume {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// Claim and hosts.
+    #[serde(default)]
+    pub spec: SlimVolumeSpec,
+}
+
+/// Part of a volume's spec.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SlimVolumeSpec {
+    /// The claim that it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_ref: Option<ClaimRef>,
+    /// Hosts that can reach it; absent if the driver says nothing of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_affinity: Option<VolumeNodeAffinity>,
+}
+
+/// The claim that a volume is for.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct ClaimRef {
+    /// Namespace.
+    #[serde(default)]
+    pub namespace: String,
+    /// Name.
+    #[serde(default)]
+    pub name: String,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,9 @@ pub struct VmCondition {
     /// Message for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Since when it has this status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
 }
 
 /// A VirtualMachineInstance: one run of a machine.
@@ -137,6 +141,20 @@ pub struct VirtualMachineInstanceMigrationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
 }
+
+/// How machines that a policy selects are migrated. It is in no namespace, and what it says is only
+/// written.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "migrations.kubevirt.io",
+    version = "v1alpha1",
+    kind = "MigrationPolicy",
+    plural = "migrationpolicies",
+    schema = "disabled",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MigrationPolicySpec {}
 
 /// The KubeVirt installation.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]

@@ -135,6 +135,15 @@ fn placement(sink: &mut Sink<'_>, tally: &Tally, forecast: &Forecast) {
             f64::from(*count),
         );
     }
+    for (cluster, count) in &tally.sharing_storage {
+        sink.gauge(
+            "etcd_disks_sharing_storage",
+            "Disks of a guest's etcd that are lost together with one storage host, or with a zone that \
+             takes the quorum; absent if not known",
+            &[("namespace", &cluster.namespace), ("name", &cluster.name)],
+            f64::from(*count),
+        );
+    }
     if let Some(short) = forecast.short() {
         sink.gauge(
             "hosts_not_survived",
@@ -166,6 +175,7 @@ struct Tally {
     survives: BTreeMap<NamespacedName, bool>,
     survives_zone: BTreeMap<NamespacedName, bool>,
     colocated: BTreeMap<NamespacedName, u32>,
+    sharing_storage: BTreeMap<NamespacedName, i32>,
 }
 
 impl Tally {
@@ -184,6 +194,9 @@ impl Tally {
         }
         let name = NamespacedName::of(cluster);
         self.colocated.insert(name.clone(), colocated(cluster));
+        if let Some(count) = status.control_plane.disks_sharing_storage {
+            self.sharing_storage.insert(name.clone(), count);
+        }
         if let Some(survives) = status.capacity.survives_host_loss {
             self.survives.insert(name.clone(), survives);
         }

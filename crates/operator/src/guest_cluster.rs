@@ -5,10 +5,12 @@
 //! - Each action is begun only while this replica leads for longer than the action may take.
 //! - The first failure ends the round; what was done stays done and is seen the next time.
 //! - A cluster in which nothing changes is not written to.
+//! - What a cluster of that name left behind outside its namespace goes once that cluster is gone.
 
 mod execute;
 mod observe;
 mod report;
+mod strays;
 
 use std::time::Duration;
 
@@ -103,6 +105,7 @@ impl Context {
     pub async fn reconcile(&self, key: &NamespacedName) -> Result<Requeue, Error> {
         let Some(cluster) = self.stores.clusters.get(key) else {
             self.forget(key);
+            self.sweep(key, None).await?;
             return Ok(Requeue::Gone);
         };
         if is_behind(&self.ledger, key) {
@@ -113,6 +116,9 @@ impl Context {
             .unreadable(cluster.metadata.uid.as_deref().unwrap_or_default())
         {
             return Err(Error::Unreadable(why));
+        }
+        if self.sweep(key, cluster.metadata.uid.as_deref()).await? {
+            return Ok(Requeue::After(BEHIND));
         }
         let mut memory = self.memories.take(key);
         // Boxed: it is large, and it lives as long as the slowest of its calls.

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
-use guestcluster_foreign::core::{HostNode, LauncherPod, SlimService};
+use guestcluster_foreign::core::{HostNode, LauncherPod, SlimClaim, SlimService, SlimVolume};
 use guestcluster_foreign::kubevirt::{
-    KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration,
+    KubeVirt, MigrationPolicy, VirtualMachine, VirtualMachineInstance,
+    VirtualMachineInstanceMigration,
 };
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::freshness::Ledger;
 use guestcluster_shell::store::Store;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::PartialObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -36,10 +37,14 @@ pub struct Stores {
     pub instances: Store<VirtualMachineInstance>,
     /// Their moves that we asked for.
     pub migrations: Store<VirtualMachineInstanceMigration>,
+    /// Limits of their moves; not ready as long as KubeVirt has no such kind.
+    pub migration_policies: Store<MigrationPolicy>,
     /// Disks, and golden images, which belong to no cluster.
     pub disks: Store<DataVolume>,
     /// Claims of disks.
-    pub claims: Store<PartialObjectMeta<PersistentVolumeClaim>>,
+    pub claims: Store<SlimClaim>,
+    /// All volumes, whosever they are; empty where nobody lets us list them.
+    pub volumes: Store<SlimVolume>,
     /// Secrets, never with their content.
     pub secrets: Store<PartialObjectMeta<Secret>>,
     /// Endpoints of guests and addresses of machines.
@@ -70,6 +75,7 @@ impl Stores {
             .with(&self.vms)
             .with(&self.instances)
             .with(&self.migrations)
+            .with(&self.migration_policies)
             .with(&self.launchers)
             .with(&self.disks)
             .with(&self.claims)
@@ -89,7 +95,9 @@ impl Stores {
         first(&self.vms, uid)
             .or_else(|| first(&self.instances, uid))
             .or_else(|| first(&self.migrations, uid))
+            .or_else(|| first(&self.migration_policies, uid))
             .or_else(|| first(&self.disks, uid))
+            .or_else(|| first(&self.claims, uid))
             .or_else(|| first(&self.services, uid))
             .or_else(|| first(&self.slices, uid))
             .or_else(|| first(&self.launchers, uid))
@@ -131,13 +139,23 @@ pub fn of_cluster<K: Resource>(
     objects
 }
 
+/// The migration policies of a cluster, which are in no namespace: labels say whose they are.
+pub fn policies_of(
+    store: &Store<MigrationPolicy>,
+    cluster: &NamespacedName,
+    uid: &str,
+) -> Vec<Arc<MigrationPolicy>> {
+    let mut policies = store.labelled(uid);
+    policies.retain(|policy| cluster_of(policy.as_ref()).as_ref() == Some(cluster));
+    policies
+}
+
 /// The cluster that an object of ours belongs to, by its labels.
 pub fn cluster_of<K: Resource>(object: &K) -> Option<NamespacedName> {
-    let namespace = object.meta().namespace.as_deref()?;
-    Some(NamespacedName::new(
-        namespace,
-        object.labels().get(labels::CLUSTER)?,
-    ))
+    let labels = object.labels();
+    let namespace = object.meta().namespace.as_ref();
+    let namespace = namespace.or_else(|| labels.get(labels::NAMESPACE))?;
+    Some(NamespacedName::new(namespace, labels.get(labels::CLUSTER)?))
 }
 
 /// Keeps of an object's metadata what is ours and what a delete needs. Children are many.
@@ -153,4 +171,15 @@ pub fn slim<K: Resource>(object: &mut K) {
     {
         map.retain(ours);
     }
+}
+
+/// Keeps of a volume what tells where it lies. There are as many as all tenants of the infrastructure
+/// cluster have disks.
+pub fn slim_volume(volume: &mut SlimVolume) {
+    slim(volume);
+    let meta = &mut volume.metadata;
+    meta.uid = None;
+    meta.labels = None;
+    meta.annotations = None;
+    meta.creation_timestamp = None;
 }

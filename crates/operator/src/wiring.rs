@@ -5,8 +5,11 @@
 //! | GuestCluster | whole | itself, and maintenances |
 //! | HostMaintenance | whole | itself, other maintenances, and clusters that have machines on its host |
 //! | VirtualMachine, VirtualMachineInstance | slim, of clusters | its cluster, which asks its guest anew, and maintenances |
+//! | MigrationPolicy | slim, of clusters | its cluster |
 //! | DataVolume | slim, disks of ours | its cluster; a golden image: clusters of its namespace |
-//! | PersistentVolumeClaim, Secret | metadata, of clusters | its cluster |
+//! | PersistentVolumeClaim | slim, of clusters | its cluster |
+//! | PersistentVolume | its claim and hosts alone, of everybody | the cluster of its claim |
+//! | Secret | metadata, of clusters | its cluster |
 //! | Service, EndpointSlice | slim, of clusters | its cluster |
 //! | Pod | slim, of clusters | its cluster, and maintenances |
 //! | Pod on a host | its requests alone, of everybody | the forecast, and whom it has news for |
@@ -23,7 +26,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
-use guestcluster_foreign::core::{HostNode, LauncherPod};
+use guestcluster_foreign::core::{HostNode, LauncherPod, SlimVolume};
 use guestcluster_foreign::kubevirt::KubeVirt;
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::queue::Queue;
@@ -35,7 +38,7 @@ use tracing::warn;
 use crate::forecast::Forecast;
 use crate::host_pod::{self, HostPod};
 use crate::memory::Memories;
-use crate::stores::{Stores, slim};
+use crate::stores::{Stores, slim, slim_volume};
 use triggers::{Triggers, Unchanged};
 
 /// How long to wait before asking again which kinds there are.
@@ -86,6 +89,8 @@ pub struct Installed {
     pub maintenance: bool,
     /// KubeVirt's.
     pub kubevirt: bool,
+    /// KubeVirt's MigrationPolicy.
+    pub migration_policies: bool,
     /// CDI's.
     pub cdi: bool,
     /// ServiceCIDR, which came with Kubernetes 1.33.
@@ -98,6 +103,12 @@ impl Installed {
         Self {
             maintenance: has(client, "guestcluster.dev/v1alpha1", "hostmaintenances").await,
             kubevirt: has(client, "kubevirt.io/v1", "virtualmachines").await,
+            migration_policies: has(
+                client,
+                "migrations.kubevirt.io/v1alpha1",
+                "migrationpolicies",
+            )
+            .await,
             cdi: has(client, "cdi.kubevirt.io/v1beta1", "datavolumes").await,
             service_ranges: has(client, "networking.k8s.io/v1", "servicecidrs").await,
         }
@@ -183,13 +194,16 @@ impl Line<'_> {
         (clusters, maintenances): (Store<GuestCluster>, Store<HostMaintenance>),
         installed: Installed,
     ) -> Stores {
+        let disks = self.disks(installed.cdi);
         Stores {
             clusters,
             maintenances,
             vms: self.owned(Triggers::machine, installed.kubevirt),
             instances: self.owned(Triggers::machine, installed.kubevirt),
             migrations: self.owned(Triggers::child, installed.kubevirt),
-            disks: self.disks(installed.cdi),
+            migration_policies: self.owned(Triggers::child, installed.migration_policies),
+            volumes: self.volumes(&disks),
+            disks,
             claims: self.owned(Triggers::child, true),
             secrets: self.owned(Triggers::child, true),
             services: self.owned(Triggers::child, true),
@@ -225,6 +239,24 @@ impl Line<'_> {
             .indexed_by(labels::CLUSTER_UID)
             .slim(slim);
         self.put_up(watch, gates, Triggers::disk)
+    }
+
+    /// Volumes. Nothing waits for their first list: a cluster lives without it being known where its
+    /// disks lie, and whoever runs the operator may have forbidden it to see.
+    fn volumes(&mut self, disks: &Store<DataVolume>) -> Store<SlimVolume> {
+        let watch = Watch::new(self.all::<SlimVolume>()).slim(slim_volume);
+        let (store, feed) = watch.split();
+        let (triggers, disks) = (self.triggers.clone(), disks.clone());
+        // A disk that has not come yet wakes its cluster when it does.
+        let wake = move |volume: &SlimVolume| {
+            let claim = volume.spec.claim_ref.as_ref();
+            let claim = claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name));
+            if let Some(disk) = claim.and_then(|claim| disks.get(&claim)) {
+                triggers.disk(&disk);
+            }
+        };
+        self.feeds.push(feed.run(wake).boxed());
+        store
     }
 
     /// A kind that matters to all clusters.

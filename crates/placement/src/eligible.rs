@@ -15,6 +15,8 @@ pub struct Requirements {
     pub cpu: Quantity,
     /// Memory in bytes, without what huge pages hold; looked at by [`refusal`] alone.
     pub memory: Quantity,
+    /// Huge pages in bytes and devices of the host, by resource name; looked at by [`refusal`] alone.
+    pub extended: BTreeMap<String, Quantity>,
 }
 
 /// A toleration, as in a Pod.
@@ -167,8 +169,11 @@ pub(crate) fn unsuitable(host: &Host, needs: &Requirements) -> Option<Refusal> {
 }
 
 fn too_small(host: &Host, needs: &Requirements) -> Option<Refusal> {
+    let extended = needs.extended.iter();
+    let extended = extended.map(|(resource, needs)| (&**resource, *needs));
     [("cpu", needs.cpu), ("memory", needs.memory)]
         .into_iter()
+        .chain(extended)
         .find_map(|(resource, needs)| {
             let has = host.allocatable.get(resource).copied().unwrap_or_default();
             (has < needs).then(|| Refusal::TooSmall {
@@ -245,6 +250,23 @@ mod tests {
                 .insert("memory".into(), Quantity::units(4 << 30));
         });
         assert_eq!(small, "has 4Gi memory in all, the machine needs 8Gi");
+    }
+
+    #[test]
+    fn a_host_without_the_device_is_too_small() {
+        let gpu = "nvidia.com/GA102GL_A10";
+        let mut needs = needs();
+        needs.extended.insert(gpu.into(), Quantity::units(2));
+        let answer = |has: Option<u64>| {
+            let mut host = host();
+            let has = has.map(|has| (gpu.to_owned(), Quantity::units(has)));
+            host.allocatable.extend(has);
+            refusal(&host, &needs).map(|refusal| refusal.to_string())
+        };
+        let too_small = |has| format!("has {has} {gpu} in all, the machine needs 2");
+        assert_eq!(answer(None), Some(too_small(0)));
+        assert_eq!(answer(Some(1)), Some(too_small(1)));
+        assert_eq!(answer(Some(2)), None);
     }
 
     fn taint(key: &str, effect: &str) -> Taint {

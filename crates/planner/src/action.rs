@@ -75,6 +75,8 @@ pub enum Kind {
     Instance,
     /// `kubevirt.io/v1` VirtualMachineInstanceMigration.
     Migration,
+    /// `migrations.kubevirt.io/v1alpha1` MigrationPolicy, the one kind that is in no namespace.
+    MigrationPolicy,
     /// `cdi.kubevirt.io/v1beta1` DataVolume.
     DataVolume,
     /// PersistentVolumeClaim.
@@ -92,6 +94,7 @@ impl Kind {
     pub const fn api_version(self) -> &'static str {
         match self {
             Self::VirtualMachine | Self::Instance | Self::Migration => "kubevirt.io/v1",
+            Self::MigrationPolicy => "migrations.kubevirt.io/v1alpha1",
             Self::DataVolume => "cdi.kubevirt.io/v1beta1",
             Self::EndpointSlice => "discovery.k8s.io/v1",
             Self::Claim | Self::Service | Self::Secret => "v1",
@@ -104,6 +107,7 @@ impl Kind {
             Self::VirtualMachine => "VirtualMachine",
             Self::Instance => "VirtualMachineInstance",
             Self::Migration => "VirtualMachineInstanceMigration",
+            Self::MigrationPolicy => "MigrationPolicy",
             Self::DataVolume => "DataVolume",
             Self::Claim => "PersistentVolumeClaim",
             Self::Service => "Service",
@@ -113,7 +117,7 @@ impl Kind {
     }
 }
 
-/// A whole object in the GuestCluster's namespace, as JSON.
+/// A whole object in the GuestCluster's namespace, or of its own in none, as JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
     /// Kind.

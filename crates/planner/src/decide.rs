@@ -9,6 +9,7 @@ pub mod endpoint;
 mod foundation;
 mod joined;
 mod machines;
+mod policy;
 mod replace;
 pub(crate) mod rollout;
 mod room;
@@ -28,7 +29,7 @@ use crate::wanted::Wanted;
 pub(crate) use acceptance::parts;
 pub use acceptance::{Objection, host_refusals, objection};
 pub(crate) use deletion::remaining;
-pub(crate) use depart::{CALM, WAITS, repairs};
+pub(crate) use depart::{CALM, MIGRATION_LIMIT, WAITS, repairs};
 
 /// Everything that a step may look at.
 pub(crate) struct Context<'a> {
@@ -62,6 +63,7 @@ type Step = fn(&Context<'_>, &mut Draft) -> Flow;
 /// - `depart` comes before `acceptance` as well: a host that is being drained waits for it.
 /// - `acceptance` guards all that follows: what cannot be carried out is not begun.
 /// - `image` comes before `endpoint`, which may wait: an import takes minutes.
+/// - `policy` comes before `endpoint`, since no machine should move without it.
 /// - `replace` comes before `machines`, so that a failed machine is not counted as one on its way.
 const STEPS: &[(&str, Step)] = &[
     ("pause", pause),
@@ -73,6 +75,7 @@ const STEPS: &[(&str, Step)] = &[
     ("acceptance", acceptance::step),
     ("authorities", foundation::authorities),
     ("image", foundation::image),
+    ("policy", policy::step),
     ("endpoint", foundation::endpoint),
     ("kubeconfig", foundation::kubeconfig),
     ("cni", foundation::cni),

@@ -23,6 +23,7 @@ pub mod cidr;
 pub mod decide;
 pub mod departure;
 pub mod foresight;
+mod home;
 pub mod machines;
 pub mod maintenance;
 pub mod observed;

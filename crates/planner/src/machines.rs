@@ -101,7 +101,8 @@ pub struct MachineView<'a> {
     pub instance_age: SignedDuration,
     /// Its host is known to be dead.
     pub host_is_dead: bool,
-    /// It has no host while one is kept empty, to which it may go back: a successor would find no other.
+    /// It has no host, and none would take a successor either: it waits for one, and serves again
+    /// when there is one.
     pub waits_for_host: bool,
     /// It cannot reach the guest's API, however well it is: nobody gets through at the endpoint.
     pub is_cut_off: bool,

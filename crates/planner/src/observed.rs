@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_api::{labels, names};
 pub use guestcluster_capacity::{Holding, Host, Quantity, Usage};
+pub use guestcluster_placement::{Demand, Property, Reach, Test};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cidr::Cidr;
@@ -52,12 +53,17 @@ pub struct Observed {
     pub disks: BTreeMap<String, Disk>,
     /// Claims of this cluster, by name.
     pub claims: BTreeMap<String, Meta>,
+    /// Volumes under those claims that have one, by claim; none as long as volumes have not been
+    /// listed, which may be for ever where nobody lets us.
+    pub volumes: Option<BTreeMap<String, Volume>>,
     /// VirtualMachines of this cluster, by name.
     pub vms: BTreeMap<String, Vm>,
     /// Their instances, by name.
     pub instances: BTreeMap<String, Instance>,
     /// Migrations that the operator asked for, by name.
     pub migrations: BTreeMap<String, Migration>,
+    /// Migration policies of this cluster, by name; `None` where KubeVirt has no such kind.
+    pub migration_policies: Option<BTreeMap<String, MigrationPolicy>>,
     /// Names that our next objects need and that others hold, with what holds them.
     pub taken: BTreeMap<String, String>,
     /// Other clusters of the namespace use the golden image too.
@@ -214,6 +220,15 @@ pub struct Disk {
     pub template_hash: Option<String>,
 }
 
+/// A PersistentVolume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// Name.
+    pub name: String,
+    /// From which hosts it can be reached; `None` if it does not say.
+    pub reach: Option<Reach>,
+}
+
 /// A VirtualMachine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vm {
@@ -248,6 +263,8 @@ pub struct Instance {
     pub unschedulable: Option<String>,
     /// The host from which KubeVirt was asked to evict it.
     pub evicted_from: Option<String>,
+    /// When KubeVirt told of that.
+    pub evicted_since: Option<Timestamp>,
     /// Its launcher Pod.
     pub launcher: Option<Launcher>,
     /// Whether it can move to another host while it runs.
@@ -275,6 +292,15 @@ pub struct Migration {
     pub meta: Meta,
     /// How far it is.
     pub progress: Progress,
+}
+
+/// A MigrationPolicy of ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MigrationPolicy {
+    /// Identity.
+    pub meta: Meta,
+    /// Digest of the render that was last applied.
+    pub render: Option<String>,
 }
 
 /// How far a migration is.

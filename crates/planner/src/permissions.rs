@@ -83,6 +83,12 @@ pub const RULES: &[Rule] = &[
         "move machines to other hosts while they run",
     ),
     rule(
+        "migrations.kubevirt.io",
+        &["migrationpolicies"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "limits of the migrations of a cluster's machines",
+    ),
+    rule(
         "kubevirt.io",
         &["kubevirts"],
         WATCH,
@@ -104,7 +110,13 @@ pub const RULES: &[Rule] = &[
         "",
         &["persistentvolumeclaims"],
         &["get", "list", "watch", "patch"],
-        "wait until claims are gone, label retained ones",
+        "volumes of disks; wait until claims are gone, label retained ones",
+    ),
+    rule(
+        "",
+        &["persistentvolumes"],
+        WATCH,
+        "whether one storage host or zone takes several of etcd's disks",
     ),
     rule(
         "",

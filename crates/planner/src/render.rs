@@ -10,7 +10,10 @@ mod service;
 pub use disk::{etcd_disk, golden, golden_name, retained_labels, root_disk};
 pub use flannel::{cni_digest, flannel};
 pub use machine::{configuration_digest, firmware_uuid, template_hash, vm};
-pub use migration::{migration, migration_name};
+pub use migration::{
+    can_migrate, migration, migration_name, migration_policy, migration_policy_digest,
+    passes_within,
+};
 pub use service::{address_service, address_slice, endpoint_digest, endpoint_service};
 
 use std::collections::BTreeMap;

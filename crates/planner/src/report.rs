@@ -105,6 +105,11 @@ fn control_plane(facts: &Pools<'_>) -> ControlPlaneStatus {
         repairs: pool.repairs,
         last_repair: pool.last_repair,
         certificates_expire: certificates_expire(facts),
+        disks_sharing_storage: conditions::disks_sharing_storage(
+            facts.wanted,
+            facts.ordinals.seen,
+            facts.ordinals.previous,
+        ),
         machines: pool.machines,
     }
 }

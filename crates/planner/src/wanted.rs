@@ -1,21 +1,23 @@
 //! From what a user wrote to what it means: names, numbers and ranges that cannot be wrong.
 
-use std::collections::BTreeMap;
+mod pool;
+
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::{
     Binding, CapacityPolicy, CapacityScope, Cni, CoLocation, ControlPlane, DiskPolicy, Endpoint,
-    GuestNetwork, Image, Machine, Placement, Profile, Rollout, Taint, Topology,
+    GuestNetwork, Image, Profile, Topology,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec};
 use guestcluster_bootstrap::is_domain;
-use guestcluster_capacity::{Launcher, Quantity, Requests};
-use guestcluster_placement::{Requirements, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cidr::Cidr;
+
+pub use pool::Pool;
 
 /// Settings of the operator that a plan depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,6 +80,8 @@ pub struct Wanted {
     pub capacity_scope: CapacityScope,
     /// What becomes of control-plane machines that share a host.
     pub co_location: CoLocation,
+    /// How many bytes one migration may send in a second, as written.
+    pub migration_bandwidth: Option<String>,
     /// No writes.
     pub paused: bool,
     /// Ranges from the operator's settings.
@@ -101,52 +105,6 @@ pub struct Identity {
     pub finalizer: bool,
     /// Made at.
     pub created: Option<Timestamp>,
-}
-
-/// Machines of one kind.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pool {
-    /// Name; `cp` for the control plane.
-    pub name: String,
-    /// Role of its machines.
-    pub role: Role,
-    /// How many.
-    pub replicas: u32,
-    /// Size and disks.
-    pub machine: Machine,
-    /// Which hosts.
-    pub placement: Placement,
-    /// Labels of its Nodes.
-    pub node_labels: BTreeMap<String, String>,
-    /// Taints of its Nodes.
-    pub node_taints: Vec<Taint>,
-    /// How many machines of the tenant one host may carry.
-    pub max_per_host: Option<usize>,
-    /// The same as requirements on hosts.
-    pub requirements: Requirements,
-    /// Machines beyond `replicas` that a rollout may make. A control plane has its own rules.
-    pub max_surge: u32,
-    /// Machines that may be missing from `replicas` during a rollout.
-    pub max_unavailable: u32,
-    /// How long a drain waits for Pods before the machine goes all the same; `None`: as long as
-    /// their budgets ask.
-    pub drain_timeout: Option<SignedDuration>,
-}
-
-impl Pool {
-    /// What a machine of the pool asks of its host.
-    pub fn requests(&self) -> Requests {
-        let machine = &self.machine;
-        let launcher = Launcher {
-            isolate_emulator_thread: machine.isolate_emulator_thread,
-            hugepages: machine.hugepages.clone(),
-            ..Launcher::new(
-                u64::try_from(machine.cpu).unwrap_or_default(),
-                machine.memory.parse().unwrap_or_default(),
-            )
-        };
-        launcher.requests()
-    }
 }
 
 /// What is wrong with a specification: sentences that say what to write.
@@ -177,7 +135,8 @@ impl Wanted {
             SignedDuration::ZERO
         });
         check_names(&spec.control_plane.endpoint, &mut errors);
-        let pools = pools(cluster, &mut errors);
+        check_shape(spec, &mut errors);
+        let pools = pool::pools(spec, &mut errors);
         let identity = identity(cluster);
         if identity.name.len() > names::MAX_CLUSTER || identity.name.contains('.') {
             errors.push(format!(
@@ -212,6 +171,7 @@ impl Wanted {
             capacity_policy: spec.capacity_policy,
             capacity_scope: spec.capacity_scope,
             co_location: spec.repair.co_location,
+            migration_bandwidth: spec.maintenance.migration.bandwidth_per_migration.clone(),
             paused: spec.paused,
             settings: settings.clone(),
         })
@@ -306,92 +266,16 @@ fn check_shape(spec: &GuestClusterSpec, errors: &mut Vec<String>) {
         spec.topology == Topology::Converged && !spec.workers.is_empty(),
         "spec.workers: topology Converged has no worker pools: remove them",
     );
-}
-
-fn pools(cluster: &GuestCluster, errors: &mut Vec<String>) -> Vec<Pool> {
-    check_shape(&cluster.spec, errors);
-    let control_plane = &cluster.spec.control_plane;
-    let mut pools = vec![Pool {
-        name: names::CONTROL_PLANE_POOL.to_owned(),
-        role: Role::ControlPlane,
-        replicas: control_plane.replicas.unsigned_abs(),
-        requirements: requirements(
-            "spec.controlPlane",
-            &control_plane.machine,
-            &control_plane.placement,
-            errors,
-        ),
-        machine: control_plane.machine.clone(),
-        placement: control_plane.placement.clone(),
-        node_labels: BTreeMap::new(),
-        node_taints: Vec::new(),
-        max_per_host: None,
-        max_surge: 1,
-        max_unavailable: 0,
-        drain_timeout: drain_timeout(control_plane.drain_timeout_seconds),
-    }];
-    for worker in &cluster.spec.workers {
-        let path = format!("spec.workers[{}]", worker.name);
-        let (max_surge, max_unavailable) = rollout(&path, &worker.rollout, errors);
-        pools.push(Pool {
-            name: worker.name.clone(),
-            role: Role::Worker,
-            replicas: u32::try_from(worker.replicas).unwrap_or_default(),
-            requirements: requirements(&path, &worker.machine, &worker.placement, errors),
-            machine: worker.machine.clone(),
-            placement: worker.placement.clone(),
-            node_labels: worker.labels.clone(),
-            node_taints: worker.taints.clone(),
-            max_per_host: worker
-                .max_per_host
-                .and_then(|cap| usize::try_from(cap).ok()),
-            max_surge,
-            max_unavailable,
-            drain_timeout: drain_timeout(worker.drain_timeout_seconds),
-        });
-    }
-    pools
-}
-
-fn rollout(path: &str, rollout: &Rollout, errors: &mut Vec<String>) -> (u32, u32) {
-    let bound = |number: i32| u32::try_from(number).unwrap_or_default();
-    let bounds = (bound(rollout.max_surge), bound(rollout.max_unavailable));
-    if bounds == (0, 0) {
-        errors.push(format!(
-            "{path}.rollout: maxSurge or maxUnavailable must be at least 1"
-        ));
-    }
-    bounds
-}
-
-fn drain_timeout(seconds: i32) -> Option<SignedDuration> {
-    (seconds > 0).then(|| SignedDuration::from_secs(seconds.into()))
-}
-
-fn requirements(
-    path: &str,
-    machine: &Machine,
-    placement: &Placement,
-    errors: &mut Vec<String>,
-) -> Requirements {
-    let memory = machine.memory.parse().unwrap_or_else(|error| {
-        errors.push(format!("{path}.machine.memory: {error}"));
-        Quantity::default()
-    });
-    let cpus = machine.cpu + i32::from(machine.isolate_emulator_thread);
-    Requirements {
-        node_selector: placement.node_selector.clone(),
-        tolerations: placement
-            .tolerations
-            .iter()
-            .map(|t| Toleration {
-                key: t.key.clone().filter(|key| !key.is_empty()),
-                exists: t.operator.as_deref() == Some("Exists"),
-                value: t.value.clone().unwrap_or_default(),
-                effect: t.effect.clone().filter(|effect| !effect.is_empty()),
-            })
-            .collect(),
-        cpu: Quantity::units(u64::try_from(cpus).unwrap_or_default()),
-        memory,
+    for pool in &spec.workers {
+        let names = pool.devices.iter().map(|one| &one.device_name);
+        let names: BTreeSet<_> = names.collect();
+        let counted = pool.devices.iter().all(|one| (1..=16).contains(&one.count));
+        refuse(
+            names.len() < pool.devices.len() || !counted,
+            &format!(
+                "spec.workers[{}].devices: write each device once, with a count from 1 to 16",
+                pool.name
+            ),
+        );
     }
 }

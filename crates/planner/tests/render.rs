@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use guestcluster_api::spec::{Disk, EndpointType, ImagePvc, Numa, Profile, Topology};
+use guestcluster_api::spec::{
+    Device, DeviceKind, Disk, EndpointType, ImagePvc, Numa, Profile, Topology,
+};
 use guestcluster_api::{GuestCluster, labels};
 use guestcluster_planner::wanted::{Pool, Settings};
 use guestcluster_planner::{Wanted, render};
@@ -64,6 +66,39 @@ fn template_hashes_never_change() {
             "6f4a83919b6a72f4",
             "79258407d59a894b"
         ]
+    );
+}
+
+#[test]
+fn each_device_of_a_machine_has_a_name_of_its_own_and_is_part_of_what_it_is() {
+    let device = |name: &str, kind, count| Device {
+        device_name: name.to_owned(),
+        kind,
+        count,
+    };
+    let with = prod().with(|spec| {
+        spec.workers[0].devices = vec![
+            device("nvidia.com/A10", DeviceKind::Gpu, 2),
+            device("intel.com/qat", DeviceKind::HostDevice, 1),
+        ];
+    });
+    let (with, without) = (wanted(&with.build()), wanted(&prod().build()));
+    let hash = |wanted: &Wanted, name| render::template_hash(wanted, pool(wanted, name));
+    assert_ne!(hash(&with, "general"), hash(&without, "general"));
+    assert_eq!(hash(&with, "cp"), hash(&without, "cp"));
+    let vm = render::vm(&with, pool(&with, "general"), ("prod-general-1", None)).body;
+    let devices = &vm["spec"]["template"]["spec"]["domain"]["devices"];
+    let gpu = |name| {
+        json!({
+            "name": name,
+            "deviceName": "nvidia.com/A10",
+            "virtualGPUOptions": { "display": { "enabled": false } },
+        })
+    };
+    assert_eq!(devices["gpus"], json!([gpu("gpu-1"), gpu("gpu-2")]));
+    assert_eq!(
+        devices["hostDevices"],
+        json!([{ "name": "device-1", "deviceName": "intel.com/qat" }])
     );
 }
 
@@ -210,6 +245,15 @@ fn a_machine_that_can_live_migrate() {
     assert_eq!(render::golden(&migratable), render::golden(&plain));
     let hash = |wanted: &Wanted| render::template_hash(wanted, pool(wanted, "general"));
     assert_ne!(hash(&migratable), hash(&plain));
+}
+
+#[test]
+fn limits_of_migrations_are_for_the_machines_of_one_guest() {
+    let limited = prod().migratable().with(|spec| {
+        spec.maintenance.migration.bandwidth_per_migration = Some("1Gi".to_owned());
+    });
+    let policy = render::migration_policy(&wanted(&limited.build())).body;
+    insta::assert_yaml_snapshot!("migration_policy", policy);
 }
 
 /// kubelets and tunnels are dialled at a Node's address, which behind masquerade is the Service's.

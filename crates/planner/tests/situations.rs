@@ -5,12 +5,18 @@ mod picture;
 
 #[path = "situations/deletion.rs"]
 mod deletion;
+#[path = "situations/devices.rs"]
+mod devices;
 #[path = "situations/growth.rs"]
 mod growth;
+#[path = "situations/limits.rs"]
+mod limits;
 #[path = "situations/refusals.rs"]
 mod refusals;
 #[path = "situations/room.rs"]
 mod room;
+#[path = "situations/storage.rs"]
+mod storage;
 #[path = "situations/strangers.rs"]
 mod strangers;
 #[path = "situations/trouble.rs"]

@@ -1,7 +1,8 @@
 //! What a specification means, and with which words one that means nothing is refused.
 
 use guestcluster_api::labels::Role;
-use guestcluster_api::spec::{Profile, Rollout, Topology};
+use guestcluster_api::spec::{Device, DeviceKind, Profile, Rollout, Topology};
+use guestcluster_capacity::Quantity;
 use guestcluster_planner::Wanted;
 use guestcluster_planner::wanted::Settings;
 use guestcluster_testkit::build::{ClusterBuilder, start};
@@ -12,6 +13,14 @@ use rstest::rstest;
 
 fn parse(cluster: ClusterBuilder) -> Result<Wanted, String> {
     Wanted::parse(&cluster.build(), &Settings::default()).map_err(|errors| errors.to_string())
+}
+
+fn gpus(count: i32) -> Device {
+    Device {
+        device_name: "nvidia.com/A10".to_owned(),
+        kind: DeviceKind::Gpu,
+        count,
+    }
 }
 
 #[rstest]
@@ -53,6 +62,14 @@ fn parse(cluster: ClusterBuilder) -> Result<Wanted, String> {
 #[case::a_long_name(
     cluster("a23456789012345678901234567890x"),
     r#"metadata.name: "a23456789012345678901234567890x" cannot be part of host names: use at most 30 letters, without dots"#
+)]
+#[case::no_device(
+    cluster("a").workers("gpu", 1).with(|spec| spec.workers[0].devices = vec![gpus(0)]),
+    "spec.workers[gpu].devices: write each device once, with a count from 1 to 16"
+)]
+#[case::a_device_twice(
+    cluster("a").workers("gpu", 1).with(|spec| spec.workers[0].devices = vec![gpus(1), gpus(1)]),
+    "spec.workers[gpu].devices: write each device once, with a count from 1 to 16"
 )]
 fn what_means_nothing_is_refused_with_what_to_write(
     #[case] cluster: ClusterBuilder,
@@ -140,4 +157,23 @@ fn the_hypervisors_own_thread_needs_a_cpu_more() {
         spec.control_plane.machine.isolate_emulator_thread = true;
     });
     assert_eq!(parse(isolated).unwrap().pools[0].requirements.cpu.ceil(), 5);
+}
+
+#[test]
+fn huge_pages_and_devices_are_asked_for_instead_of_ordinary_memory_and_beside_it() {
+    let rich = cluster("a").workers("gpu", 1).with(|spec| {
+        spec.workers[0].machine.hugepages = Some("2Mi".to_owned());
+        spec.workers[0].devices = vec![gpus(2)];
+    });
+    let wanted = parse(rich).unwrap();
+    let pool = wanted.pool("gpu").unwrap();
+    let needs = &pool.requirements;
+    assert_eq!(needs.memory, Quantity::default());
+    assert_eq!(needs.extended["hugepages-2Mi"], Quantity::units(8 << 30));
+    assert_eq!(needs.extended["nvidia.com/A10"], Quantity::units(2));
+    let mut plain = pool.clone();
+    plain.devices.clear();
+    let more = pool.requests().of("memory") - plain.requests().of("memory");
+    assert_eq!(more, Quantity::units(1 << 30));
+    assert_eq!(pool.requests().of("nvidia.com/A10"), Quantity::units(2));
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use guestcluster_api::spec::{
     AccessMode, Addons, Binding, CapacityPolicy, CapacityScope, Cni, Component, ControlPlane,
-    Deletion, DiskPolicy, Endpoint, EndpointType, GuestNetwork, Image, Machine, Placement, Profile,
-    Repair, Rollout, Topology, WorkerPool,
+    Deletion, DiskPolicy, Endpoint, EndpointType, GuestNetwork, Image, Machine, Maintenance,
+    Placement, Profile, Repair, Rollout, Topology, WorkerPool,
 };
 use guestcluster_api::{GuestCluster, GuestClusterSpec, labels};
 use guestcluster_planner::observed::{Host, Infra, Quantity};
@@ -50,6 +50,7 @@ pub fn cluster(name: &str) -> ClusterBuilder {
         capacity_policy: CapacityPolicy::default(),
         capacity_scope: CapacityScope::default(),
         repair: Repair::default(),
+        maintenance: Maintenance::default(),
         paused: false,
     };
     let mut cluster = GuestCluster::new(name, spec);
@@ -80,6 +81,7 @@ impl ClusterBuilder {
             name: pool.to_owned(),
             replicas,
             machine: Machine::default(),
+            devices: Vec::new(),
             labels: BTreeMap::new(),
             max_per_host: None,
             taints: Vec::new(),

@@ -7,6 +7,7 @@
 
 mod alive;
 mod boot;
+mod devices;
 mod guest;
 mod key;
 mod kubevirt;
@@ -17,13 +18,14 @@ mod moves;
 mod objects;
 mod operator;
 mod steps;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_api::{ConditionType, GuestCluster, GuestClusterStatus};
-use guestcluster_planner::observed::{Infra, Observed};
+use guestcluster_planner::observed::{Infra, Observed, Reach};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::build::{guest_infra, start};
@@ -51,8 +53,12 @@ pub enum Fault {
     MigrationsHang,
     /// Migrations fail.
     MigrationsFail,
+    /// KubeVirt has no MigrationPolicy.
+    NoMigrationPolicies,
     /// Nobody reaches the guest's API and etcd from outside.
     GuestCut,
+    /// Nobody lets the operator list volumes.
+    VolumesHidden,
 }
 
 /// A GuestCluster and all that it lives in.
@@ -83,6 +89,8 @@ pub struct World {
     emptied: BTreeMap<String, Option<CapacityPolicy>>,
     /// What the loss of each host would mean is worked out at each look.
     foresees: bool,
+    /// From where the volume under a claim can be reached, where it says so.
+    reaches: BTreeMap<String, Reach>,
     /// Machines that stand still.
     frozen: BTreeSet<String>,
     /// The version that each machine's root disk holds.
@@ -117,6 +125,7 @@ impl World {
             draining: BTreeSet::new(),
             emptied: BTreeMap::new(),
             foresees: false,
+            reaches: BTreeMap::new(),
             frozen: BTreeSet::new(),
             images: BTreeMap::new(),
             last_seen: None,

@@ -11,6 +11,7 @@ mod masquerade;
 mod moves;
 mod n_plus_one;
 mod sizes;
+mod storage;
 
 use crate::life::the_operator_runs;
 use crate::scenario;
@@ -30,6 +31,7 @@ pub fn scenarios() -> Vec<Scenario> {
             co_location::machines_on_one_host_are_found_and_moved_apart,
             faults
         ),
+        scenario!(storage::etcd_disks_on_one_storage_host_are_found),
         scenario!(maintenance::a_host_is_emptied_without_a_lost_request),
         scenario!(maintenance::a_maintenance_can_be_called_off_and_waits_for_a_host),
         scenario!(alive::machines_leave_an_emptied_host_while_they_run, faults),

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use guestcluster_api::{GuestCluster, labels};
-use guestcluster_foreign::core::LauncherPod;
+use guestcluster_foreign::core::{ClaimRef, LauncherPod, SlimVolume};
 use guestcluster_foreign::kubevirt::VirtualMachineInstance;
-use guestcluster_planner::observed::{Holding, Host, Infra, Meta, Observed, Usage};
+use guestcluster_planner::observed::{Disk, Holding, Host, Infra, Meta, Observed, Usage, Volume};
 use guestcluster_planner::wanted::Settings;
 use guestcluster_planner::{Wanted, render};
 use guestcluster_planner::{chain, maintenance};
@@ -24,7 +24,7 @@ use kube::{Resource, ResourceExt};
 
 use super::Context;
 use crate::memory::Memory;
-use crate::stores::{Stores, of_cluster};
+use crate::stores::{Stores, of_cluster, policies_of};
 
 pub(super) use probes::{endpoint_door, member_doors};
 
@@ -76,17 +76,44 @@ fn from_stores(stores: &Stores, subject: &Subject<'_>) -> Observed {
         slices: convert::by_name(&own, convert::slice),
         serving: serving.collect(),
         claims: convert::by_name(&of_cluster(&stores.claims, key, uid), convert::meta),
+        volumes: volumes(stores, key, &disks),
         vms: convert::by_name(&of_cluster(&stores.vms, key, uid), convert::vm),
         instances: convert::by_name(&of_cluster(&stores.instances, key, uid), instance),
         migrations: convert::by_name(
             &of_cluster(&stores.migrations, key, uid),
             convert::migration,
         ),
+        migration_policies: stores.migration_policies.is_ready().then(|| {
+            let policies = policies_of(&stores.migration_policies, key, uid);
+            convert::by_name(&policies, convert::migration_policy)
+        }),
         image_shared: subject.wanted.identity.deleting && image_shared(stores, subject),
         stale_images: stale_images(stores, &key.namespace),
         disks,
         ..Observed::default()
     }
+}
+
+/// Volumes under disks of a cluster, by claim, which has the name of its disk. A volume names its claim,
+/// whereas the claim need not have our labels.
+fn volumes(
+    stores: &Stores,
+    key: &NamespacedName,
+    disks: &BTreeMap<String, Disk>,
+) -> Option<BTreeMap<String, Volume>> {
+    let under = |mut found: BTreeMap<String, Volume>, volume: &Arc<SlimVolume>| {
+        let claim = volume.spec.claim_ref.as_ref();
+        let ours = |claim: &&ClaimRef| {
+            *claim.namespace == *key.namespace && disks.contains_key(&claim.name)
+        };
+        if let Some(claim) = claim.filter(ours) {
+            let (name, reach) = (volume.name_any(), convert::reach(volume));
+            found.insert(claim.name.clone(), Volume { name, reach });
+        }
+        found
+    };
+    let is_listed = stores.volumes.is_ready();
+    is_listed.then(|| stores.volumes.fold(BTreeMap::new(), under))
 }
 
 fn launcher_of<'a>(

@@ -63,6 +63,15 @@ fn remove(context: &Context<'_>, draft: &mut Draft) {
             Kind::Secret,
             seen.secrets.iter().map(|(n, s)| (n, &s.meta)),
             &why,
+        )
+        + each(
+            draft,
+            Kind::MigrationPolicy,
+            seen.migration_policies
+                .iter()
+                .flatten()
+                .map(|(n, p)| (n, &p.meta)),
+            &why,
         );
     if left == 0 {
         draft.act(Action::RemoveFinalizer);
@@ -135,7 +144,13 @@ pub(crate) fn remaining(wanted: &Wanted, seen: &Observed) -> Vec<String> {
         .keys()
         .filter(|name| !seen.disks.contains_key(*name))
         .map(|name| format!("PersistentVolumeClaim {name}"));
-    vms.chain(instances).chain(disks).chain(claims).collect()
+    let policies = seen.migration_policies.iter().flatten();
+    let policies = policies.map(|(name, _)| format!("MigrationPolicy {name}"));
+    vms.chain(instances)
+        .chain(disks)
+        .chain(claims)
+        .chain(policies)
+        .collect()
 }
 
 /// Whether a disk goes with the cluster. An image that another cluster's machines are cloned from

@@ -36,6 +36,7 @@ use crate::departure::Departure;
 use crate::machines::{MachineView, Phase};
 use crate::observed::Launcher;
 
+pub(crate) use alive::LIMIT as MIGRATION_LIMIT;
 pub(crate) use choice::{CALM, repairs};
 pub(super) use quorum::spares;
 pub(crate) use steps::WAITS;

@@ -2,15 +2,13 @@
 //! their successors have joined (surge), or before (delete-first).
 
 use guestcluster_api::labels::Role;
-use guestcluster_api::spec::Profile;
 use guestcluster_capacity::Host;
-use guestcluster_placement::{Replacement, Rollout, reasons, rollout};
+use guestcluster_placement::{Rollout, reasons};
 
 use super::{Context, endpoint, host_refusals, room};
 use crate::machines::MachineView;
-use crate::observed::Holding;
-use crate::render;
 use crate::wanted::Pool;
+use crate::{home, render};
 
 /// Where a pool is going.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -269,30 +267,13 @@ pub(super) fn room(
     (pool, machines): (&Pool, &[&MachineView<'_>]),
     (hosts, leaving): (&[Host], &str),
 ) -> Rollout {
-    let infra = &context.seen.infra;
-    let of_pool = |name: &String| machines.iter().any(|m| m.name == *name);
-    let held: Vec<Holding> = infra
-        .holdings
-        .iter()
-        .filter(|holding| of_pool(&holding.machine))
-        .cloned()
-        .collect();
-    let waits = |m: &&&MachineView<'_>| held.iter().all(|holding| holding.machine != m.name);
-    let waiting: Vec<String> = machines
-        .iter()
-        .filter(waits)
-        .map(|m| m.name.clone())
-        .collect();
-    rollout(&Replacement {
-        hosts,
-        usage: &infra.usage,
-        requirements: &pool.requirements,
-        requests: &pool.requests(),
-        held: &held,
-        apart: pool.role == Role::ControlPlane && context.wanted.profile == Profile::Production,
-        waiting: &waiting,
-        leaving,
-    })
+    let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+    home::room(
+        context.wanted,
+        context.seen,
+        (pool, &names),
+        (hosts, leaving),
+    )
 }
 
 /// Workers follow a control plane that is new throughout: no kubelet may be newer than an API server.

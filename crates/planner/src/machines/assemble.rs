@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use guestcluster_api::labels::Role;
 use guestcluster_api::names;
 use guestcluster_api::status::GuestClusterStatus;
+use guestcluster_placement::Rollout;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{MachineView, is_member_of, recorded};
+use crate::home;
 use crate::observed::{Meta, Observed, Secret};
 use crate::wanted::Wanted;
 
@@ -96,8 +98,20 @@ impl<'a> Facts<'_, 'a> {
             asked: !self.begun || (guest.is_some() && (etcd.is_some() || !control_plane)),
             instance_age: made.map_or(SignedDuration::ZERO, |made| self.now.duration_since(made)),
             host_is_dead: host.is_some_and(|host| !is_alive(host)),
-            waits_for_host: instance.is_some() && host.is_none() && !seen.infra.emptied.is_empty(),
+            waits_for_host: instance.is_some() && host.is_none() && !self.has_home(name, pool),
             is_cut_off: !control_plane && seen.is_endpoint_dark(),
         })
+    }
+    /// Whether some host takes a machine of the pool in the place of this one.
+    fn has_home(&self, name: &str, pool: &str) -> bool {
+        let Some(wanted) = self.wanted.pool(pool) else {
+            return true;
+        };
+        let of_pool = |meta: &&Meta| meta.pool.as_deref() == Some(pool) && !meta.deleting;
+        let metas = self.seen.vms.values().map(|vm| &vm.meta).filter(of_pool);
+        let machines: Vec<&str> = metas.filter_map(|meta| meta.machine.as_deref()).collect();
+        let hosts = &self.seen.infra.hosts;
+        let room = home::room(self.wanted, self.seen, (wanted, &machines), (hosts, name));
+        !matches!(room, Rollout::Neither { .. })
     }
 }

@@ -2,7 +2,7 @@
 
 use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
-use guestcluster_api::spec::{Machine, Profile, Topology};
+use guestcluster_api::spec::{DeviceKind, Machine, Profile, Topology};
 use serde_json::{Map, Value, json};
 
 use super::{digest, machine_labels, metadata, role_selector};
@@ -34,6 +34,10 @@ pub fn template_hash(wanted: &Wanted, pool: &Pool) -> String {
         "placement": pool.placement,
         "network": wanted.network.machine,
     });
+    // What a pool has none of is not written: machines older than this field keep their hash.
+    if pool.has_devices() {
+        template["devices"] = json!(pool.devices);
+    }
     if pool.role == Role::ControlPlane {
         let control_plane = &wanted.control_plane;
         template["components"] = json!([
@@ -219,13 +223,46 @@ fn domain(wanted: &Wanted, pool: &Pool, name: &str) -> Value {
         "memory": memory,
         "resources": { "requests": resources, "limits": resources },
         "firmware": { "uuid": uuid, "serial": uuid },
-        "devices": {
-            "autoattachGraphicsDevice": false,
-            "rng": {},
-            "disks": disks(machine),
-            "interfaces": [interface(wanted)],
-        },
+        "devices": devices(wanted, pool),
     })
+}
+
+fn devices(wanted: &Wanted, pool: &Pool) -> Value {
+    let mut devices = json!({
+        "autoattachGraphicsDevice": false,
+        "rng": {},
+        "disks": disks(&pool.machine),
+        "interfaces": [interface(wanted)],
+    });
+    let (gpus, others) = (
+        held(pool, DeviceKind::Gpu),
+        held(pool, DeviceKind::HostDevice),
+    );
+    if !gpus.is_empty() {
+        devices["gpus"] = Value::Array(gpus);
+    }
+    if !others.is_empty() {
+        devices["hostDevices"] = Value::Array(others);
+    }
+    devices
+}
+
+/// Devices of one kind, each under a name of its own. KubeVirt gives a vGPU a display unless it is
+/// told not to, and such a machine does not start without a graphics device.
+fn held(pool: &Pool, kind: DeviceKind) -> Vec<Value> {
+    let of_kind = pool.devices.iter().filter(|device| device.kind == kind);
+    let single = of_kind.flat_map(|device| (0..device.count).map(|_| &device.device_name));
+    let rendered = single.zip(1..).map(|(device, number)| match kind {
+        DeviceKind::Gpu => json!({
+            "name": format!("gpu-{number}"),
+            "deviceName": device,
+            "virtualGPUOptions": { "display": { "enabled": false } },
+        }),
+        DeviceKind::HostDevice => {
+            json!({ "name": format!("device-{number}"), "deviceName": device })
+        }
+    });
+    rendered.collect()
 }
 
 /// Behind masquerade no port is listed: all of them lead to the machine.

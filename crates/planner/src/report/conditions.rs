@@ -1,9 +1,11 @@
 //! Conditions: one function per type, all of them from the first visit on.
 
 mod capacity;
+mod devices;
 mod foundation;
 mod guest;
 mod life;
+mod storage;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +28,7 @@ pub(super) struct Facts<'a> {
 }
 
 pub(super) use capacity::status as capacity;
+pub(super) use storage::sharing as disks_sharing_storage;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Truth {
@@ -58,7 +61,7 @@ pub(super) fn conditions(
     let mut verdicts: BTreeMap<ConditionType, Verdict> = ConditionType::ALL
         .into_iter()
         .filter_map(|type_| {
-            let verdict = capacity::remembered(type_, facts, part(type_, facts)?, previous);
+            let verdict = remembered(type_, facts, part(type_, facts)?, previous);
             Some((type_, steady(type_, verdict, previous)))
         })
         .collect();
@@ -119,6 +122,41 @@ fn steady(type_: ConditionType, verdict: Verdict, previous: &[Condition]) -> Ver
     (truth, reason, before.map_or(message, |c| c.message.clone()))
 }
 
+/// An operator that has just begun knows nothing of the fleet and of volumes for a moment. What was said
+/// before stands until then, or each restart would write two statuses of each guest.
+fn remembered(
+    type_: ConditionType,
+    facts: &Facts<'_>,
+    verdict: Verdict,
+    previous: &[Condition],
+) -> Verdict {
+    let mut before = previous.iter().filter(|c| c.type_ == type_.as_str());
+    let stands = |before: &Verdict| match type_ {
+        ConditionType::CapacityAvailable => {
+            let unknown = verdict.1 == Reason::CapacityUnknown;
+            facts.seen.fleet.is_none() && unknown && before.1 != Reason::CapacityIgnored
+        }
+        ConditionType::PlacementHealthy => {
+            let sound = verdict.0 == Truth::True;
+            facts.seen.fleet.is_none() && sound && before.1 == Reason::TenantCapExceeded
+        }
+        ConditionType::StorageSpread => facts.seen.volumes.is_none(),
+        _ => false,
+    };
+    before.find_map(read).filter(stands).unwrap_or(verdict)
+}
+
+/// A condition as it was written.
+fn read(condition: &Condition) -> Option<Verdict> {
+    let truths = [Truth::True, Truth::False, Truth::Unknown];
+    let truth = truths
+        .into_iter()
+        .find(|truth| truth.as_str() == condition.status)?;
+    let mut reasons = Reason::ALL.iter();
+    let reason = reasons.find(|reason| reason.as_str() == condition.reason)?;
+    Some((truth, *reason, condition.message.clone()))
+}
+
 fn condition(
     type_: ConditionType,
     (truth, reason, message): Verdict,
@@ -161,7 +199,10 @@ fn part(type_: ConditionType, facts: &Facts<'_>) -> Option<Verdict> {
         ConditionType::Accepted => Some(foundation::accepted(facts)),
         ConditionType::CapacityAvailable => Some(capacity::available(facts)),
         ConditionType::PlacementHealthy => Some(foundation::placement(facts)),
-        ConditionType::LiveMigratable => Some(foundation::live_migratable(facts)),
+        ConditionType::LiveMigratable => {
+            Some(devices::cost(facts, foundation::live_migratable(facts)))
+        }
+        ConditionType::StorageSpread => Some(storage::spread(facts)),
         ConditionType::CertificatesReady => Some(foundation::certificates(facts)),
         ConditionType::EndpointReady => Some(foundation::endpoint_ready(facts)),
         ConditionType::ControlPlaneAvailable => Some(guest::control_plane(facts)),

@@ -141,6 +141,34 @@ fn a_maintenance_that_is_called_off_ends_the_migration_and_brings_the_machine_ba
     assert_eq!(host_of(&world, MACHINE), Some(host));
 }
 
+/// 8Gi at 4Mi a second are more than half an hour.
+#[test]
+fn a_machine_whose_memory_does_not_pass_in_time_is_shut_down_at_once_and_that_is_told() {
+    let mut world = calm(3, 1);
+    world.edit(|cluster| {
+        let migration = &mut cluster.spec.maintenance.migration;
+        migration.bandwidth_per_migration = Some("4Mi".to_owned());
+    });
+    settle(&mut world);
+    let conditions = world.status().conditions.into_iter();
+    let mut told = conditions.filter(|c| c.type_ == "LiveMigratable");
+    let told = told.next().unwrap();
+    assert_eq!((&*told.status, &*told.reason), ("False", "NotMigratable"));
+    assert!(
+        told.message.contains("bandwidthPerMigration"),
+        "{}",
+        told.message
+    );
+    let instance = instance_of(&world, MACHINE);
+    let actions = empty(&mut world, |world| {
+        let seen = world.observe();
+        let now = seen.instances.get(MACHINE);
+        now.is_some_and(|now| now.meta.uid != instance)
+    });
+    assert!(actions.iter().any(is_stop), "{}", world.log());
+    assert!(world.observe().migrations.is_empty());
+}
+
 #[test]
 fn a_machine_without_another_host_is_not_migrated() {
     let mut world = calm(3, 0);

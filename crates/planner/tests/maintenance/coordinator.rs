@@ -5,7 +5,7 @@ use guestcluster_api::host_maintenance::CapacityPolicy;
 use guestcluster_planner::maintenance::{Word, word};
 use guestcluster_planner::observed::{GuestPod, Probe};
 use guestcluster_planner::wanted::Settings;
-use guestcluster_planner::{Wanted, plan};
+use guestcluster_planner::{Action, Wanted, plan};
 use guestcluster_testkit::{Mishap, Step, World, cluster};
 use k8s_openapi::jiff::SignedDuration;
 use rstest::rstest;
@@ -134,6 +134,65 @@ fn a_maintenance_that_ends_early_brings_its_machines_back_into_service() {
     assert!(!is_out(&world), "{}", world.log());
 }
 
+/// A member that etcd cannot spare, so long after KubeVirt was asked to evict it.
+#[rstest]
+#[case::it_was_just_asked(60, Reason::Evicted)]
+#[case::it_hangs(660, Reason::EvictionStuck)]
+fn an_eviction_that_costs_the_quorum_waits_and_says_how_to_call_it_off(
+    #[case] age: i64,
+    #[case] reason: Reason,
+) {
+    let world = calm(3, 0);
+    let (mut seen, name) = (world.observe(), "prod-cp-1");
+    let instance = seen.instances.get_mut(name).unwrap();
+    instance.evicted_from = host_of(&world, name);
+    instance.evicted_since = Some(world.now() - SignedDuration::from_secs(age));
+    let Probe::Known(etcd) = &mut seen.etcd else {
+        panic!("{:?}", seen.etcd);
+    };
+    let other = etcd.members.iter_mut().find(|m| m.name == "prod-cp-2");
+    other.unwrap().healthy = false;
+    let wanted = Wanted::parse(world.cluster().unwrap(), &Settings::default()).unwrap();
+    let plan = plan(&wanted, &seen, &world.status(), world.now());
+    assert!(!plan.actions.iter().any(Action::disruptive), "{plan:#?}");
+    let mut holds = plan.holds.iter();
+    let hold = holds.find(|hold| hold.reason == reason).unwrap();
+    let says_how = hold
+        .message
+        .contains("virtctl evacuate-cancel vmi prod-cp-1 -n tenant-a");
+    assert_eq!(says_how, reason == Reason::EvictionStuck, "{hold:?}");
+}
+
+/// Marked by a person, on a host that nobody empties any more: KubeVirt keeps its mark, and so does the
+/// answer. Once the mark is taken back the machine serves again where it is.
+#[test]
+fn a_mark_that_is_taken_back_brings_the_machine_back_into_service() {
+    let mut world = calm(3, 0);
+    let host = host_of(&world, "prod-cp-1").unwrap();
+    let instance = world.observe().instances["prod-cp-1"].meta.uid.clone();
+    let at = world
+        .observe()
+        .infra
+        .hosts
+        .iter()
+        .position(|h| h.name == host);
+    world.step(Step::Drain(at.unwrap()));
+    let is_out = |world: &World| {
+        let seen = world.observe();
+        let launcher = seen.instances["prod-cp-1"].launcher.as_ref();
+        launcher.is_some_and(|pod| !pod.serving)
+    };
+    let ran = world.run_until(ROUNDS, |world, _| is_out(world));
+    assert!(ran, "{}", world.log());
+    world.step(Step::Uncordon(at.unwrap()));
+    let marked = &world.observe().instances["prod-cp-1"].evicted_from;
+    assert!(marked.is_some(), "uncordoning leaves the mark");
+    world.cancel_eviction("prod-cp-1");
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    assert!(!is_out(&world), "{}", world.log());
+    assert_eq!(world.observe().instances["prod-cp-1"].meta.uid, instance);
+}
+
 /// A worker whose Pods a budget holds, so long after it was asked to leave.
 #[rstest]
 #[case::it_has_just_begun(60, Reason::Evicted)]
@@ -186,4 +245,31 @@ fn members_of_a_guest_that_is_cut_off_stay_until_it_answers(#[case] begin: Step)
         world.log()
     );
     assert!(world.broken().is_empty(), "{:#?}", world.broken());
+}
+
+#[test]
+fn a_member_that_waits_for_the_only_host_that_takes_it_is_not_replaced() {
+    let mut world = calm(3, 0);
+    let vm = |world: &World| world.observe().vms["prod-cp-1"].meta.uid.clone();
+    let before = vm(&world);
+    let own = host_of(&world, "prod-cp-1");
+    let hosts = world.observe().infra.hosts;
+    let names = hosts.iter().map(|host| &host.name).enumerate();
+    let drained: Vec<usize> = names
+        .filter(|(_, host)| Some(*host) == own.as_ref() || is_empty(&world, host))
+        .map(|(number, _)| number)
+        .collect();
+    assert_eq!(drained.len(), 2, "one spare host and its own");
+    for number in &drained {
+        world.step(Step::Drain(*number));
+    }
+    for _ in 0..12 {
+        go_on(&mut world);
+    }
+    assert_eq!(host_of(&world, "prod-cp-1"), None, "{}", world.log());
+    for number in &drained {
+        world.step(Step::Uncordon(*number));
+    }
+    assert!(world.run_until_calm(ROUNDS), "{}", world.log());
+    assert_eq!(vm(&world), before, "{}", world.log());
 }

@@ -95,6 +95,7 @@ impl World {
             instance.address = Some(address);
             instance.launcher = Some(launcher);
             instance.evicted_from = None;
+            instance.evicted_since = None;
         }
         self.note(format!("{machine} moves while it runs"));
     }

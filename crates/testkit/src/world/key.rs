@@ -96,6 +96,9 @@ impl World {
         for (name, disk) in &objects.disks {
             (name, &disk.phase, &disk.template_hash).hash(to);
         }
+        for (name, policy) in &objects.migration_policies {
+            (name, &policy.render).hash(to);
+        }
         for (name, vm) in &objects.vms {
             write_vm(name, vm, to);
         }

@@ -102,6 +102,7 @@ impl World {
                 .filter(|host| self.draining.contains(*host));
             if instance.evicted_from.is_none() && instance.phase == "Running" {
                 instance.evicted_from = host.cloned();
+                instance.evicted_since = host.map(|_| self.now);
             }
         }
     }
@@ -219,7 +220,7 @@ impl World {
             Some("Scheduling") => self.schedule(name),
             Some("Scheduled") => {
                 let (address, launcher) = self.new_launcher(name);
-                let migratable = self.judge();
+                let migratable = self.judge(name);
                 if let Some(instance) = self.objects.instances.get_mut(name) {
                     instance.address = Some(address);
                     instance.launcher = Some(launcher);
@@ -245,7 +246,10 @@ impl World {
     }
 
     /// Whether a machine can move while it runs, as KubeVirt tells it.
-    fn judge(&self) -> Migratable {
+    fn judge(&self, name: &str) -> Migratable {
+        if !self.devices_of(name).is_empty() {
+            return Migratable::No("VMI uses a PCI host devices".to_owned());
+        }
         let spec = self.cluster.as_ref().map(|cluster| &cluster.spec);
         let masquerade = spec.is_some_and(|s| s.network.machine.binding == Binding::Masquerade);
         if masquerade {
@@ -292,7 +296,7 @@ impl World {
         };
         let fits = |host: &&guestcluster_planner::observed::Host| {
             let closed = self.hosts_down.contains(&host.name) || self.is_cordoned(&host.name);
-            !closed && !taken(&host.name)
+            !closed && !taken(&host.name) && self.has_devices(host, name)
         };
         let hosts = self.infra.hosts.iter().filter(fits);
         hosts.map(|host| host.name.clone()).collect()

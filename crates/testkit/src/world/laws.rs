@@ -98,7 +98,8 @@ impl World {
             }
             Action::ScrubUserData { machine, .. } => self.check_scrub(machine),
             // A machine stays where it is.
-            Action::Delete { object, .. } if object.kind == Kind::Migration => {}
+            Action::Delete { object, .. }
+                if matches!(object.kind, Kind::Migration | Kind::MigrationPolicy) => {}
             Action::Delete { object, .. } if !wanted.identity.deleting => {
                 self.check_delete(seen, object);
             }
@@ -305,6 +306,7 @@ impl World {
                 .migrations
                 .get(&object.name)
                 .map(|t| &t.migration.meta),
+            Kind::MigrationPolicy => None,
             Kind::DataVolume => objects.disks.get(&object.name).map(|o| &o.meta),
             Kind::Claim => objects.claims.get(&object.name),
             Kind::Service => objects.services.get(&object.name).map(|o| &o.meta),

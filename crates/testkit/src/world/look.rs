@@ -37,6 +37,7 @@ impl World {
             slices: objects.slices.clone(),
             disks: objects.disks.clone(),
             claims: objects.claims.clone(),
+            volumes: self.volumes(),
             vms: objects.vms.clone(),
             instances: objects.instances.clone(),
             migrations: objects
@@ -44,6 +45,8 @@ impl World {
                 .iter()
                 .map(|(name, transfer)| (name.clone(), transfer.migration.clone()))
                 .collect(),
+            migration_policies: (!self.has(Fault::NoMigrationPolicies))
+                .then(|| objects.migration_policies.clone()),
             image_shared: self.image_shared,
             stale_images: BTreeMap::new(),
             damaged_secrets: self.damaged.clone(),

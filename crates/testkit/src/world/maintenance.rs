@@ -18,6 +18,15 @@ impl World {
         self.emptied.insert(host.to_owned(), None);
     }
 
+    /// A person takes back KubeVirt's mark for the eviction of a machine.
+    pub fn cancel_eviction(&mut self, machine: &str) {
+        self.note(format!("the eviction of {machine} is taken back"));
+        if let Some(instance) = self.objects.instances.get_mut(machine) {
+            instance.evicted_from = None;
+            instance.evicted_since = None;
+        }
+    }
+
     /// No Pod is placed there.
     pub(super) fn is_cordoned(&self, host: &str) -> bool {
         self.draining.contains(host) || matches!(self.emptied.get(host), Some(Some(_)))

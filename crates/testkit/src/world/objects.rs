@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use guestcluster_api::labels;
 use guestcluster_planner::action::{Kind, Object, UserData, Victim};
-use guestcluster_planner::observed::{Disk, Instance, Meta, Secret, Service, Slice, Vm};
+use guestcluster_planner::observed::{
+    Disk, Instance, Meta, MigrationPolicy, Secret, Service, Slice, Vm,
+};
 use guestcluster_planner::render;
 use serde_json::Value;
 
@@ -24,6 +26,7 @@ pub(super) struct Objects {
     pub(super) vms: BTreeMap<String, Vm>,
     pub(super) instances: BTreeMap<String, Instance>,
     pub(super) migrations: BTreeMap<String, Transfer>,
+    pub(super) migration_policies: BTreeMap<String, MigrationPolicy>,
 }
 
 impl Objects {
@@ -36,6 +39,7 @@ impl Objects {
             ("PersistentVolumeClaim", self.claims.keys().collect()),
             ("VirtualMachine", self.vms.keys().collect()),
             ("VirtualMachineInstance", self.instances.keys().collect()),
+            ("MigrationPolicy", self.migration_policies.keys().collect()),
         ];
         let named = |(kind, names): (&str, Vec<&String>)| {
             names
@@ -66,6 +70,7 @@ impl Objects {
             Kind::VirtualMachine => self.vms.get_mut(name).map(|vm| &mut vm.meta),
             Kind::Instance => self.instances.get_mut(name).map(|i| &mut i.meta),
             Kind::Migration => self.migrations.get_mut(name).map(|t| &mut t.migration.meta),
+            Kind::MigrationPolicy => self.migration_policies.get_mut(name).map(|p| &mut p.meta),
             Kind::DataVolume => self.disks.get_mut(name).map(|disk| &mut disk.meta),
             Kind::Claim => self.claims.get_mut(name),
             Kind::Service => self.services.get_mut(name).map(|service| &mut service.meta),
@@ -162,6 +167,11 @@ impl World {
                 let transfer = Transfer::new(&name, meta);
                 self.objects.migrations.insert(name, transfer);
             }
+            Kind::MigrationPolicy => {
+                let render = text(&body["metadata"]["annotations"][render::RENDER]);
+                let policy = MigrationPolicy { meta, render };
+                self.objects.migration_policies.insert(name, policy);
+            }
             Kind::Claim | Kind::Secret | Kind::Instance => {}
         }
     }
@@ -181,6 +191,11 @@ impl World {
             && object.kind == Kind::Service
         {
             service.render = text(&object.body["metadata"]["annotations"][render::RENDER]);
+        }
+        if let Some(policy) = self.objects.migration_policies.get_mut(&object.name)
+            && object.kind == Kind::MigrationPolicy
+        {
+            policy.render = text(&object.body["metadata"]["annotations"][render::RENDER]);
         }
     }
 
@@ -225,6 +240,7 @@ impl World {
                 }
                 self.touch(kind, name);
             }
+            Kind::MigrationPolicy => drop(self.objects.migration_policies.remove(name)),
             Kind::Service => drop(self.objects.services.remove(name)),
             Kind::EndpointSlice => drop(self.objects.slices.remove(name)),
             Kind::Secret => {

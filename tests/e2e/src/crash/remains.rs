@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_api::{labels, names};
+use guestcluster_foreign::kubevirt::MigrationPolicy;
 use guestcluster_paper::world::World;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -58,6 +59,7 @@ pub async fn remains(cluster: &Cluster<'_>, world: &Told) -> anyhow::Result<Rema
             .filter_map(|object| line(cluster.name, kind, (object, fields)));
         told.extend(lines);
     }
+    told.extend(policies(cluster).await?);
     told.extend(conditions(cluster).await?);
     let mut lines = Remains::new();
     for line in told {
@@ -120,6 +122,17 @@ fn line(cluster: &str, kind: &str, (object, fields): (&DynamicObject, &[&str])) 
             .chain(words)
             .collect(),
     )
+}
+
+/// Limits of migrations, which are in no namespace.
+async fn policies(cluster: &Cluster<'_>) -> anyhow::Result<Vec<String>> {
+    let api = Api::<MigrationPolicy>::all(cluster.stage.client());
+    let name = names::migration_policy(cluster.namespace, cluster.name);
+    let policy = api.get_opt(&name).await?;
+    Ok(policy
+        .map(|_| "MigrationPolicy of the cluster".to_owned())
+        .into_iter()
+        .collect())
 }
 
 async fn conditions(cluster: &Cluster<'_>) -> anyhow::Result<Vec<String>> {

@@ -12,7 +12,7 @@ use crate::stage::Stage;
 use crate::wait::until;
 
 /// Everything that a cluster may leave behind.
-const KINDS: &str = "vm,vmi,dv,pvc,secret,service,endpointslice,pod";
+const KINDS: &str = "vm,vmi,dv,pvc,secret,service,endpointslice,pod,migrationpolicy";
 
 /// A protected cluster cannot be deleted until the protection is lifted.
 pub async fn a_protected_cluster_stays(stage: &Stage) -> anyhow::Result<()> {

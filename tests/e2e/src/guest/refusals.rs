@@ -22,6 +22,8 @@ fn table() -> Vec<Wrong> {
     let machine = |machine: Value| json!({ "controlPlane": { "machine": machine } });
     let endpoint = |endpoint: Value| json!({ "controlPlane": { "endpoint": endpoint } });
     let network = |network: Value| json!({ "network": network });
+    let devices =
+        |devices: Value| json!({ "workers": [{ "name": "a", "replicas": 1, "devices": devices }] });
     vec![
         wrong(
             "even replicas",
@@ -142,6 +144,16 @@ fn table() -> Vec<Wrong> {
             "rollout that may do nothing",
             json!({ "workers": [{ "name": "a", "replicas": 1, "rollout": { "maxSurge": 0 } }] }),
             "write maxSurge: 1, or maxUnavailable: 1",
+        ),
+        wrong(
+            "device without domain",
+            devices(json!([{ "deviceName": "gpu" }])),
+            "written like nvidia.com/GA102GL_A10",
+        ),
+        wrong(
+            "no device",
+            devices(json!([{ "deviceName": "nvidia.com/A10", "count": 0 }])),
+            "whole number from 1 to 16",
         ),
         wrong(
             "address arguments of etcd",

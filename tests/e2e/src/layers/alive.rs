@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use guestcluster_api::names;
 use guestcluster_infra::faults::{Fault, MigrationFault};
 use kube::ResourceExt;
 
@@ -25,6 +26,7 @@ pub async fn machines_leave_an_emptied_host_while_they_run(stage: &Stage) -> any
     guest
         .condition("LiveMigratable", "True", "Migratable")
         .await?;
+    its_migrations_are_limited(&guest, Some("false")).await?;
     let leader = guest.etcd_leader().await?;
     let host = guest.host_of(&leader).await?;
     let member = guest.member_id(&leader).await?;
@@ -50,7 +52,31 @@ pub async fn machines_leave_an_emptied_host_while_they_run(stage: &Stage) -> any
     end(stage, "memory").await?;
     a_failed_migration_is_a_shutdown(&guest, &before).await?;
     let delete = ["-n", NAMESPACE, "delete", "gc", NAMESPACE, "--timeout=180s"];
-    stage.kubectl(&delete).await.map(drop)
+    stage.kubectl(&delete).await?;
+    its_migrations_are_limited(&guest, None).await
+}
+
+/// Whether the guest's MigrationPolicy allows post-copy, if there is one.
+async fn its_migrations_are_limited(
+    guest: &Cluster<'_>,
+    post_copy: Option<&str>,
+) -> anyhow::Result<()> {
+    let name = names::migration_policy(guest.namespace, guest.name);
+    let path = "jsonpath={.spec.allowPostCopy}";
+    let get = [
+        "get",
+        "migrationpolicy",
+        &name,
+        "--ignore-not-found",
+        "-o",
+        path,
+    ];
+    let told = guest.stage.kubectl(&get).await?;
+    anyhow::ensure!(
+        told == post_copy.unwrap_or_default(),
+        "MigrationPolicy {name} says {told:?}"
+    );
+    Ok(())
 }
 
 async fn a_failed_migration_is_a_shutdown(

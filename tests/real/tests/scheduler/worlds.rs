@@ -89,6 +89,7 @@ fn machine(chance: &mut StdRng) -> Wanted {
         tolerations: some(chance, 0.12, tolerations()),
         cpu: Quantity::units(cpus + isolated),
         memory,
+        ..Requirements::default()
     };
     Wanted {
         launcher,

@@ -290,7 +290,7 @@ fn is_converged(wanted: &Wanted, pool: &Pool) -> bool {
 fn size(pool: &Pool) -> Size {
     Size {
         cpus: u32::try_from(pool.machine.cpu).unwrap_or_default(),
-        memory: u64::try_from(pool.requirements.memory.ceil()).unwrap_or_default(),
+        memory: u64::try_from(pool.memory().ceil()).unwrap_or_default(),
     }
 }
 

@@ -131,8 +131,8 @@ impl Context {
         data: &SecretData,
     ) -> Result<bool, Error> {
         let body = secret_body(metadata.clone(), type_, data);
-        self.create_as::<PartialObjectMeta<Secret>, _>(round, &body)
-            .await
+        let api = self.api::<PartialObjectMeta<Secret>>(round);
+        self.create_at(round, &api, &body).await
     }
 
     /// An authority from its Secret.

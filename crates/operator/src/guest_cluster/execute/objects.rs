@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use guestcluster_api::labels;
 use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::SlimService;
 use guestcluster_foreign::kubevirt::{
-    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration,
+    MigrationPolicy, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceMigration,
 };
 use guestcluster_planner::action::{Kind, Object, Victim};
 use guestcluster_shell::apply::{Deleted, Target};
@@ -23,42 +24,48 @@ use serde_json::{Value, json};
 use super::super::{Context, Round};
 use crate::error::Error;
 use crate::pointer;
+use crate::stores::cluster_of;
 use crate::views::SlimSlice;
 
-/// Runs an expression with the type that we know a kind by: the one of its store.
-macro_rules! with_type {
-    ($kind:expr, $K:ident => $body:expr) => {
+/// Runs an expression with the way to objects of a kind, as the type that we know it by: the one of its
+/// store.
+macro_rules! with_api {
+    (($context:expr, $round:expr), $kind:expr, $api:ident => $body:expr) => {
         match $kind {
             Kind::VirtualMachine => {
-                type $K = VirtualMachine;
+                let $api = $context.api::<VirtualMachine>($round);
                 $body
             }
             Kind::Instance => {
-                type $K = VirtualMachineInstance;
+                let $api = $context.api::<VirtualMachineInstance>($round);
                 $body
             }
             Kind::Migration => {
-                type $K = VirtualMachineInstanceMigration;
+                let $api = $context.api::<VirtualMachineInstanceMigration>($round);
+                $body
+            }
+            Kind::MigrationPolicy => {
+                let $api = Api::<MigrationPolicy>::all($context.client.clone());
                 $body
             }
             Kind::DataVolume => {
-                type $K = DataVolume;
+                let $api = $context.api::<DataVolume>($round);
                 $body
             }
             Kind::Claim => {
-                type $K = PartialObjectMeta<PersistentVolumeClaim>;
+                let $api = $context.api::<PartialObjectMeta<PersistentVolumeClaim>>($round);
                 $body
             }
             Kind::Service => {
-                type $K = SlimService;
+                let $api = $context.api::<SlimService>($round);
                 $body
             }
             Kind::EndpointSlice => {
-                type $K = SlimSlice;
+                let $api = $context.api::<SlimSlice>($round);
                 $body
             }
             Kind::Secret => {
-                type $K = PartialObjectMeta<Secret>;
+                let $api = $context.api::<PartialObjectMeta<Secret>>($round);
                 $body
             }
         }
@@ -68,53 +75,58 @@ macro_rules! with_type {
 impl Context {
     /// Makes an object that must not exist yet, or finds that it is there and ours.
     pub(super) async fn create(&self, round: &Round<'_>, object: &Object) -> Result<(), Error> {
-        with_type!(object.kind, K => self.create_as::<K, _>(round, &object.body).await.map(drop))
+        with_api!((self, round), object.kind, api => {
+            self.create_at(round, &api, &object.body).await.map(drop)
+        })
     }
 
     /// Applies an object. One that we have not seen yet must not be somebody else's.
     pub(super) async fn apply(&self, round: &Round<'_>, object: &Object) -> Result<(), Error> {
-        with_type!(object.kind, K => self.apply_as::<K>(round, object).await)
+        with_api!((self, round), object.kind, api => self.apply_at(round, &api, object).await)
     }
 
     /// Deletes exactly the object that was seen.
     pub(super) async fn delete(&self, round: &Round<'_>, victim: &Victim) -> Result<(), Error> {
-        with_type!(victim.kind, K => self.delete_as::<K>(round, victim).await)
+        with_api!((self, round), victim.kind, api => self.delete_at(round, &api, victim).await)
     }
 
     /// Makes an object; `true` if this call made it.
-    pub(super) async fn create_as<K, P>(&self, round: &Round<'_>, body: &P) -> Result<bool, Error>
+    pub(super) async fn create_at<K, P>(
+        &self,
+        round: &Round<'_>,
+        api: &Api<K>,
+        body: &P,
+    ) -> Result<bool, Error>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + Debug,
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
         P: Serialize,
     {
-        let created = self.writer.create(&self.api::<K>(round), body).await?;
+        let created = self.writer.create(api, body).await?;
         let is_new = matches!(created, guestcluster_shell::apply::Created::New(_));
         self.ledger
             .wrote(round.subject.key, &created.into_object(), monotonic());
         Ok(is_new)
     }
 
-    async fn apply_as<K>(&self, round: &Round<'_>, object: &Object) -> Result<(), Error>
+    async fn apply_at<K>(
+        &self,
+        round: &Round<'_>,
+        api: &Api<K>,
+        object: &Object,
+    ) -> Result<(), Error>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + Debug,
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let api = self.api::<K>(round);
         let mut body = object.body.clone();
         let uid = match seen_uid(round, object) {
             Some(uid) => Some(uid),
-            None => self.own_uid(round, &api, object).await?,
+            None => self.own_uid(round, api, object).await?,
         };
         if let Some(uid) = uid {
             // That object or none: what takes its place meanwhile is left alone.
             body["metadata"]["uid"] = json!(uid);
         }
-        let written = self.writer.apply(&api, &body).await?;
+        let written = self.writer.apply(api, &body).await?;
         self.ledger.wrote(round.subject.key, &written, monotonic());
         Ok(())
     }
@@ -132,27 +144,22 @@ impl Context {
         let Some(live) = self.writer.read(api, &object.name).await? else {
             return Ok(None);
         };
-        let controller = live
-            .owner_references()
-            .iter()
-            .find(|o| o.controller == Some(true));
-        if controller.is_some_and(|owner| owner.uid == round.subject.wanted.identity.uid) {
+        let (owner, uid) = owner_of(&live);
+        if uid.as_ref() == Some(&round.subject.wanted.identity.uid) {
             return Ok(live.uid());
         }
-        let owner = controller.map_or_else(
-            || "nobody".to_owned(),
-            |owner| format!("{} {}", owner.kind, owner.name),
-        );
         let call = format!("apply {} {}", object.kind.name(), object.name);
         Err(CallError::Taken { call, owner }.into())
     }
 
-    async fn delete_as<K>(&self, round: &Round<'_>, victim: &Victim) -> Result<(), Error>
+    async fn delete_at<K>(
+        &self,
+        round: &Round<'_>,
+        api: &Api<K>,
+        victim: &Victim,
+    ) -> Result<(), Error>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + Debug,
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
         let target = Target {
             name: &victim.name,
@@ -161,11 +168,11 @@ impl Context {
             propagation: PropagationPolicy::Background,
         };
         let (key, time) = (round.subject.key, monotonic());
-        match self.writer.delete(&self.api::<K>(round), target).await? {
+        match self.writer.delete(api, target).await? {
             Deleted::Terminating(object) => self.ledger.wrote(key, object.as_ref(), time),
             Deleted::Gone => {
                 let gone = ObjectMeta {
-                    namespace: Some(key.namespace.to_string()),
+                    namespace: api.namespace().map(str::to_owned),
                     name: Some(victim.name.clone()),
                     uid: Some(victim.uid.clone()),
                     ..ObjectMeta::default()
@@ -196,6 +203,7 @@ impl Context {
             Kind::VirtualMachine
             | Kind::Instance
             | Kind::Migration
+            | Kind::MigrationPolicy
             | Kind::DataVolume
             | Kind::Service
             | Kind::EndpointSlice
@@ -211,6 +219,24 @@ impl Context {
     }
 }
 
+/// Who controls an object, in words and by UID. What is in no namespace cannot have an owner in one:
+/// there our labels say whose it is.
+fn owner_of<K: Resource>(live: &K) -> (String, Option<String>) {
+    let mut owners = live.owner_references().iter();
+    if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
+        let words = format!("{} {}", owner.kind, owner.name);
+        return (words, Some(owner.uid.clone()));
+    }
+    let cluster = cluster_of(live).filter(|_| live.meta().namespace.is_none());
+    cluster.map_or_else(
+        || ("nobody".to_owned(), None),
+        |cluster| {
+            let uid = live.labels().get(labels::CLUSTER_UID);
+            (format!("GuestCluster {cluster}"), uid.cloned())
+        },
+    )
+}
+
 /// The UID of an object that the plan has seen.
 fn seen_uid(round: &Round<'_>, object: &Object) -> Option<String> {
     let (seen, name) = (round.seen, &object.name);
@@ -218,6 +244,10 @@ fn seen_uid(round: &Round<'_>, object: &Object) -> Option<String> {
         Kind::VirtualMachine => seen.vms.get(name).map(|vm| &vm.meta),
         Kind::Instance => seen.instances.get(name).map(|instance| &instance.meta),
         Kind::Migration => seen.migrations.get(name).map(|migration| &migration.meta),
+        Kind::MigrationPolicy => {
+            let policies = seen.migration_policies.as_ref();
+            policies.and_then(|all| Some(&all.get(name)?.meta))
+        }
         Kind::DataVolume => seen.disks.get(name).map(|disk| &disk.meta),
         Kind::Claim => seen.claims.get(name),
         Kind::Service => seen.services.get(name).map(|service| &service.meta),

@@ -63,6 +63,7 @@ fn context(client: &Client, leader: Leader) -> Context {
     let installed = Installed {
         maintenance: true,
         kubevirt: true,
+        migration_policies: true,
         cdi: true,
         service_ranges: true,
     };
@@ -264,4 +265,70 @@ async fn a_delete_names_the_object_that_was_seen_and_one_that_is_gone_is_done() 
     assert_eq!((done, outcome.unwrap()), (vec!["Delete"], false));
     let path = "/api/v1/namespaces/n/services/a-cp-1".to_owned();
     assert_eq!(*asked.lock().unwrap(), [(Method::DELETE, path)]);
+}
+
+const POLICY: &str = "/apis/migrations.kubevirt.io/v1alpha1/migrationpolicies/n.a";
+
+fn policy(labels: &Value) -> Value {
+    json!({
+        "apiVersion": "migrations.kubevirt.io/v1alpha1", "kind": "MigrationPolicy",
+        "metadata": { "name": "n.a", "uid": "p", "resourceVersion": "1", "labels": labels },
+        "spec": {},
+    })
+}
+
+fn made_by(uid: &str) -> Value {
+    json!({ labels::NAMESPACE: "n", labels::CLUSTER: "a", labels::CLUSTER_UID: uid })
+}
+
+/// What is in no namespace has no owner: labels say whose it is.
+#[rstest]
+#[case::nobodys(json!({}), &[Method::GET])]
+#[case::a_former_clusters(made_by("former"), &[Method::GET])]
+#[case::ours(made_by("ours"), &[Method::GET, Method::PATCH])]
+#[tokio::test]
+async fn a_policy_that_another_made_is_left_alone(#[case] of: Value, #[case] calls: &[Method]) {
+    let there = policy(&of);
+    let (client, asked) = client(move |_| (StatusCode::OK, there.clone()));
+    let apply = Action::Apply(Object {
+        kind: Kind::MigrationPolicy,
+        name: "n.a".to_owned(),
+        body: policy(&made_by("ours")),
+    });
+    let (_, _, outcome) = execute(&context(&client, Leader::Alone), vec![apply]).await;
+    assert_eq!(outcome.unwrap(), calls.len() == 1, "it counts as taken");
+    let expected: Vec<_> = calls
+        .iter()
+        .map(|m| (m.clone(), POLICY.to_owned()))
+        .collect();
+    assert_eq!(*asked.lock().unwrap(), expected);
+}
+
+/// The stores may be behind: a maker that the API server still has keeps its policy.
+#[rstest]
+#[case::the_maker_is_there("former", false)]
+#[case::another_has_its_name("now", true)]
+#[tokio::test]
+async fn a_stray_policy_goes_once_its_maker_is_certainly_gone(
+    #[case] live: &'static str,
+    #[case] goes: bool,
+) {
+    let (client, asked) = client(move |method| {
+        let mut now = serde_json::to_value(cluster()).unwrap();
+        now["metadata"]["uid"] = json!(live);
+        let gone = json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" });
+        (
+            StatusCode::OK,
+            if *method == Method::GET { now } else { gone },
+        )
+    });
+    let stray = serde_json::from_value(policy(&made_by("former"))).unwrap();
+    let (context, key) = (
+        context(&client, Leader::Alone),
+        NamespacedName::new("n", "a"),
+    );
+    let deleted = context.delete_policy(&key, &stray, "former").await.unwrap();
+    assert_eq!(deleted, goes);
+    let deletes = (Method::DELETE, POLICY.to_owned());
+    assert_eq!(asked.lock().unwrap().contains(&deletes), goes);
 }

@@ -1,6 +1,7 @@
 //! From objects as the API server shows them to what a plan looks at.
 
 mod migration;
+mod volume;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use guestcluster_planner::observed::{
 use guestcluster_planner::render;
 use kube::{Resource, ResourceExt};
 
-pub(super) use migration::migration;
+pub(super) use migration::{migration, migration_policy};
+pub(super) use volume::reach;
 
 use crate::host_pod::HostPod;
 use crate::views::SlimSlice;
@@ -135,6 +137,7 @@ pub(super) fn instance(
             refused.or_else(|| launcher.and_then(unschedulable))
         },
         migratable: migration::migratable(&status.conditions),
+        evicted_since: migration::evicted_since(&status.conditions),
         phase: status.phase.unwrap_or_default(),
         host: status.node_name,
         evicted_from: status.evacuation_node_name.filter(|host| !host.is_empty()),

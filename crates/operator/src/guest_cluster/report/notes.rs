@@ -159,6 +159,7 @@ fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
     let former = before
         .iter()
         .find(|condition| condition.type_ == after.type_)?;
+    let was = &*former.status;
     let type_ = ConditionType::ALL
         .into_iter()
         .find(|type_| type_.as_str() == after.type_)?;
@@ -169,6 +170,12 @@ fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
         // What these two tell, the others tell better.
         ConditionType::Reconciling | ConditionType::Stalled => return None,
         ConditionType::Remediating if after.status == "True" => Severity::Warning,
+        // Disks lie where they lie from the day on which they are made: there is no better time before.
+        ConditionType::StorageSpread => match (was, &*after.status) {
+            (_, "False") => Severity::Warning,
+            ("False", "True") => Severity::Normal,
+            _ => return None,
+        },
         ConditionType::Remediating
         | ConditionType::UpToDate
         | ConditionType::LiveMigratable
@@ -182,7 +189,7 @@ fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
         | ConditionType::EndpointReady
         | ConditionType::ControlPlaneAvailable
         | ConditionType::EtcdHealthy
-        | ConditionType::WorkersAvailable => match (&*former.status, &*after.status) {
+        | ConditionType::WorkersAvailable => match (was, &*after.status) {
             ("True", "False") => Severity::Warning,
             (_, "True") => Severity::Normal,
             // Refused from the start, or for another reason than before.
@@ -198,7 +205,7 @@ fn edge(before: &[Condition], after: &Condition) -> Option<Note> {
         text,
         about: None,
     };
-    (former.status != after.status).then_some(note)
+    (was != after.status).then_some(note)
 }
 
 #[cfg(test)]
@@ -227,6 +234,10 @@ mod tests {
     #[case::not_known_any_more("Ready", "True", "Unknown", None)]
     #[case::paused("Paused", "False", "True", Some(Severity::Normal))]
     #[case::work("Reconciling", "False", "True", None)]
+    #[case::disks_on_one_host("StorageSpread", "Unknown", "False", Some(Severity::Warning))]
+    #[case::disks_told_apart("StorageSpread", "Unknown", "True", None)]
+    #[case::disks_moved_apart("StorageSpread", "False", "True", Some(Severity::Normal))]
+    #[case::disks_still_on_one_host("StorageSpread", "False", "False", None)]
     fn an_event_tells_of_an_edge(
         #[case] type_: &str,
         #[case] before: &str,

@@ -5,7 +5,9 @@
 //!    the lead: it is no availability, and may fail.
 //! 2. Each launcher Pod is tried once. A migration that fails, or takes too long, is no way off any
 //!    more, and the machine is shut down as one that cannot migrate is.
-//! 3. As long as two launcher Pods of a machine are there, nothing else of the guest goes off: a source
+//! 3. A machine that holds devices of its host is shut down, whatever KubeVirt says of it: what runs on
+//!    them is not taken along.
+//! 4. As long as two launcher Pods of a machine are there, nothing else of the guest goes off: a source
 //!    that stays on runs on the same disks.
 
 use k8s_openapi::jiff::SignedDuration;
@@ -17,11 +19,12 @@ use crate::decide::{Context, Draft, rollout};
 use crate::machines::MachineView;
 use crate::observed::{Instance, Launcher, Migratable, Migration, Progress};
 use crate::render;
+use crate::wanted::Pool;
 
 /// How long a migration may take before the machine is shut down instead. KubeVirt itself gives up a
 /// target without host after 5 minutes, one that does not start after 15, and by default a transfer
 /// after 150 seconds for each GiB of memory.
-const LIMIT: SignedDuration = SignedDuration::from_mins(20);
+pub(crate) const LIMIT: SignedDuration = SignedDuration::from_mins(20);
 
 /// Moves a machine that can move while it runs. `Ok` says that it cannot, or cannot any more, and is
 /// to be shut down.
@@ -73,13 +76,16 @@ fn begin(
     if is_on_two_hosts(context, machine) {
         return Err(Wait::For("somebody else moves it while it runs".to_owned()));
     }
+    // What cannot end in time is not begun: it would cost the time all the same.
+    let in_time = |pool: &&Pool| render::passes_within(context.wanted, pool, LIMIT);
+    let pool = context.wanted.pool(&machine.pool).filter(in_time);
+    let Some(pool) = pool.filter(|pool| !pool.has_devices()) else {
+        return Ok(());
+    };
     let can = instance.migratable == Migratable::Yes && !pod.migration_ruled_out;
     if !can || !rollout::has_target(context, machine) {
         return Ok(());
     }
-    let Some(pool) = context.wanted.pool(&machine.pool) else {
-        return Ok(());
-    };
     withdraw(context, draft, machine)?;
     if !draft.has_disruption() {
         draft.act(Action::Create(render::migration(

@@ -56,11 +56,15 @@ pub(super) fn go(context: &Context<'_>, draft: &mut Draft, turn: Turn<'_, '_>) {
     );
 }
 
-/// It should have left its host long ago, counted from when its Pods were first asked to go.
+/// It should have left its host long ago, counted from KubeVirt's mark or from when its Pods were first
+/// asked to go, whichever came first. A migration has a time limit of its own.
 fn is_stuck(context: &Context<'_>, turn: Turn<'_, '_>) -> bool {
-    let since = turn.machine.node.and_then(|node| node.drained_since);
+    let machine = turn.machine;
+    let marked = machine.instance.and_then(|i| i.evicted_since);
+    let drained = machine.node.and_then(|node| node.drained_since);
+    let since = [marked, drained].into_iter().flatten().min();
     let is_long = since.is_some_and(|since| context.now.duration_since(since) >= STUCK);
-    turn.why == Departure::Evicted && is_long
+    turn.why == Departure::Evicted && is_long && !alive::is_under_way(context, machine)
 }
 
 /// How a person takes the decision back.
@@ -72,9 +76,10 @@ fn call_off(context: &Context<'_>, machine: &MachineView<'_>) -> String {
     let namespace = &context.wanted.identity.namespace;
     format!(
         "; for more than 10 minutes: to call it off, run `kubectl uncordon {host}` and \
+         `virtctl evacuate-cancel vmi {} -n {namespace}`, or without virtctl \
          `echo '{{\"evacuationNodeName\":\"{host}\"}}' | kubectl replace -f - --raw \
          /apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{}/evacuate/cancel`",
-        machine.name
+        machine.name, machine.name
     )
 }
 

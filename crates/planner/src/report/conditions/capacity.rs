@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use guestcluster_api::spec::CapacityPolicy;
 use guestcluster_api::status::CapacityStatus;
-use guestcluster_api::{ConditionType, GuestClusterStatus, Reason};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use guestcluster_api::{GuestClusterStatus, Reason};
 
 use super::foundation::counted;
 use super::{Facts, Truth, Verdict, held, no, yes};
@@ -42,38 +41,6 @@ pub(in crate::report) fn status(
         survives_zone_loss: zones.map(|_| worst_zone.is_none()),
         worst_zone,
     }
-}
-
-/// An operator that has just begun knows nothing of the fleet for a moment. What was said before stands
-/// until then, or each restart would write two statuses of each guest.
-pub(super) fn remembered(
-    type_: ConditionType,
-    facts: &Facts<'_>,
-    verdict: Verdict,
-    previous: &[Condition],
-) -> Verdict {
-    let mut before = previous.iter().filter(|c| c.type_ == type_.as_str());
-    let before = before.find_map(read).filter(|_| facts.seen.fleet.is_none());
-    let stands = |before: &Verdict| match type_ {
-        ConditionType::CapacityAvailable => {
-            verdict.1 == Reason::CapacityUnknown && before.1 != Reason::CapacityIgnored
-        }
-        ConditionType::PlacementHealthy => {
-            verdict.0 == Truth::True && before.1 == Reason::TenantCapExceeded
-        }
-        _ => false,
-    };
-    before.filter(stands).unwrap_or(verdict)
-}
-
-fn read(condition: &Condition) -> Option<Verdict> {
-    let truths = [Truth::True, Truth::False, Truth::Unknown];
-    let truth = truths
-        .into_iter()
-        .find(|truth| truth.as_str() == condition.status)?;
-    let mut reasons = Reason::ALL.iter();
-    let reason = reasons.find(|reason| reason.as_str() == condition.reason)?;
-    Some((truth, *reason, condition.message.clone()))
 }
 
 pub(super) fn available(facts: &Facts<'_>) -> Verdict {

@@ -7,11 +7,13 @@ use guestcluster_api::labels::{self, Role};
 use guestcluster_api::names;
 use guestcluster_api::spec::Profile;
 
-use super::{Facts, Truth, Verdict, capacity, held, no, yes};
+use super::{Facts, Truth, Verdict, capacity, devices, held, no, yes};
 use crate::action::Authority;
-use crate::decide::{endpoint, objection};
+use crate::decide::{MIGRATION_LIMIT, endpoint, objection};
 use crate::machines::MachineView;
 use crate::observed::{Migratable, Probe};
+use crate::render;
+use crate::wanted::Pool;
 
 pub(super) fn accepted(facts: &Facts<'_>) -> Verdict {
     if let Some(objection) = objection(facts.wanted, facts.seen, facts.status) {
@@ -63,7 +65,10 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
         let why = m
             .instance
             .and_then(|instance| instance.unschedulable.as_ref())?;
-        Some(format!("{} has no host: {why}", m.name))
+        let nowhere = devices::offered_nowhere(facts, m);
+        let nowhere = nowhere.map(|what| format!("; {what}"));
+        let nowhere = nowhere.unwrap_or_default();
+        Some(format!("{} has no host: {why}{nowhere}", m.name))
     });
     if let Some(message) = homeless {
         return no(Reason::Unschedulable, message);
@@ -89,10 +94,12 @@ pub(super) fn placement(facts: &Facts<'_>) -> Verdict {
     )
 }
 
-/// Numbers of machines are not told: they would change with every machine that boots.
+/// Of machines without devices. Numbers of machines are not told: they would change with every
+/// machine that boots.
 pub(super) fn live_migratable(facts: &Facts<'_>) -> Verdict {
     let judged = || {
-        let machines = facts.machines.values();
+        let holds = |m: &MachineView<'_>| facts.wanted.pool(&m.pool).is_some_and(Pool::has_devices);
+        let machines = facts.machines.values().filter(move |m| !holds(m));
         machines.filter_map(|machine| Some((machine, &machine.instance?.migratable)))
     };
     let tied = judged().find_map(|(machine, word)| match word {
@@ -110,13 +117,42 @@ pub(super) fn live_migratable(facts: &Facts<'_>) -> Verdict {
         );
     }
     if judged().any(|(_, word)| *word == Migratable::Yes) {
-        return yes(
-            Reason::Migratable,
-            "machines can move to another host while they run",
-        );
+        return slow(facts).unwrap_or_else(|| yes(Reason::Migratable, unlimited(facts)));
     }
     let message = "KubeVirt has judged no machine yet";
     (Truth::Unknown, Reason::Pending, message.to_owned())
+}
+
+/// A pool whose machines could move if they were allowed to send more in a second.
+fn slow(facts: &Facts<'_>) -> Option<Verdict> {
+    let bandwidth = facts.wanted.migration_bandwidth.as_ref()?;
+    let mut pools = facts.wanted.pools.iter();
+    let is_slow = |pool: &&Pool| !render::passes_within(facts.wanted, pool, MIGRATION_LIMIT);
+    let pool = pools.find(is_slow)?;
+    Some(no(
+        Reason::NotMigratable,
+        format!(
+            "at {bandwidth} a second the {} of a machine of pool {} do not pass within {} minutes: \
+             where its host is emptied, it is shut down and starts elsewhere. Raise \
+             spec.maintenance.migration.bandwidthPerMigration",
+            pool.machine.memory,
+            pool.name,
+            MIGRATION_LIMIT.as_mins()
+        ),
+    ))
+}
+
+/// That machines can move, and whether what limits them is in force.
+fn unlimited(facts: &Facts<'_>) -> String {
+    let mut message = "machines can move to another host while they run".to_owned();
+    let is_limited = facts.wanted.migration_bandwidth.is_some();
+    if is_limited && facts.seen.migration_policies.is_none() {
+        message.push_str(
+            "; spec.maintenance.migration.bandwidthPerMigration is not in force, because KubeVirt \
+             has no MigrationPolicy here: install its CustomResourceDefinition",
+        );
+    }
+    message
 }
 
 /// What the guest loses with which host, in plain words: nobody must take it for highly available.

@@ -1,7 +1,11 @@
 //! Whether an instance can live-migrate, and how far it is.
 
-use guestcluster_foreign::kubevirt::{VirtualMachineInstanceMigration, VmCondition};
-use guestcluster_planner::observed::{Migratable, Migration, Progress};
+use guestcluster_foreign::kubevirt::{
+    self as kubevirt, VirtualMachineInstanceMigration, VmCondition,
+};
+use guestcluster_planner::observed::{Migratable, Migration, MigrationPolicy, Progress};
+use guestcluster_planner::render;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::meta;
@@ -19,6 +23,13 @@ pub(super) fn migratable(conditions: &[VmCondition]) -> Migratable {
     }
 }
 
+/// Since when an instance is marked for eviction. Absent times are written as null.
+pub(super) fn evicted_since(conditions: &[VmCondition]) -> Option<Timestamp> {
+    let mut all = conditions.iter();
+    let told = all.find(|c| c.type_ == "EvictionRequested" && c.status == "True")?;
+    told.last_transition_time.as_ref().map(|time| time.0)
+}
+
 pub(in super::super) fn migration(object: &VirtualMachineInstanceMigration) -> Migration {
     let phase = object.status.as_ref().and_then(|s| s.phase.as_deref());
     Migration {
@@ -29,6 +40,13 @@ pub(in super::super) fn migration(object: &VirtualMachineInstanceMigration) -> M
             Some("Failed") => Progress::Failed,
             Some(_) | None => Progress::Moves,
         },
+    }
+}
+
+pub(in super::super) fn migration_policy(object: &kubevirt::MigrationPolicy) -> MigrationPolicy {
+    MigrationPolicy {
+        meta: meta(object),
+        render: object.annotations().get(render::RENDER).cloned(),
     }
 }
 
@@ -54,6 +72,20 @@ mod tests {
         assert_eq!(judged("False"), Migratable::No("m".to_owned()));
         assert_eq!(judged("Unknown"), Migratable::Unknown);
         assert_eq!(seen(&json!({})).migratable, Migratable::Unknown);
+    }
+
+    #[test]
+    fn an_instance_tells_since_when_it_is_marked_for_eviction() {
+        let since = |time: Value| {
+            let condition = json!({
+                "type": "EvictionRequested", "status": "True", "lastTransitionTime": time,
+            });
+            seen(&json!({ "phase": "Running", "conditions": [condition] })).evicted_since
+        };
+        let time = "2026-05-04T03:02:01Z";
+        assert_eq!(since(json!(time)), time.parse().ok());
+        assert_eq!(since(Value::Null), None);
+        assert_eq!(seen(&json!({})).evicted_since, None);
     }
 
     #[test]
