@@ -28,7 +28,7 @@ pub struct Options {
     /// With --kubeconfig: the guest node image, as in spec.image.registry.
     #[arg(long, requires = "kubeconfig")]
     image: Option<String>,
-    /// The longer form of scenarios that have one.
+    /// Also the scenarios that take long, and the longer form of those that have one.
     #[arg(long)]
     full: bool,
 }

@@ -19,7 +19,7 @@ const GROUPS: &[&str] = &["guest", "life", "layers"];
 #[derive(Args)]
 pub struct Options {
     /// Also run what takes longer than a CI run may: tests that boot machines alone, all end-to-end
-    /// groups, and the longer form of scenarios that have one.
+    /// groups with their long scenarios, and the longer form of those that have one.
     #[arg(long)]
     full: bool,
     /// Leave the end-to-end suite and the crash tables out.

@@ -46,20 +46,21 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         scenario!(faults::members_without_a_machine_are_taken_out, faults),
         scenario!(repair::a_frozen_member_is_replaced, faults),
-        scenario!(repair::a_member_with_a_full_disk_is_replaced, faults),
+        scenario!(repair::a_member_with_a_full_disk_is_replaced, faults, long),
         scenario!(repair::vms_deleted_by_hand_are_replaced),
         scenario!(repair::a_lost_quorum_freezes_everything, faults),
         scenario!(faults::a_dead_load_balancer_costs_no_machine, faults),
         scenario!(hands_off::a_paused_cluster_is_left_alone, faults),
         scenario!(
             hands_off::a_machine_in_a_persons_hands_is_left_alone,
-            faults
+            faults,
+            long
         ),
-        scenario!(host_loss::a_host_dies_amid_an_upgrade, faults),
+        scenario!(host_loss::a_host_dies_amid_an_upgrade, faults, long),
         scenario!(scale::a_control_plane_and_a_pool_shrink),
-        scenario!(certificates::certificates_are_renewed_in_time),
-        scenario!(endpoint::an_endpoint_moves_without_a_lost_request),
-        scenario!(topology::converged_and_lab_guests_run),
+        scenario!(certificates::certificates_are_renewed_in_time, long),
+        scenario!(endpoint::an_endpoint_moves_without_a_lost_request, long),
+        scenario!(topology::converged_and_lab_guests_run, long),
         scenario!(upgrade::an_upgrade_loses_no_request),
         scenario!(upgrade::a_changed_template_rolls_and_a_null_change_does_not),
     ]

@@ -34,7 +34,7 @@ struct Arguments {
     /// Guest node image for --kubeconfig, as in spec.image.registry.
     #[arg(long, requires = "kubeconfig")]
     image: Option<String>,
-    /// Longer forms of scenarios that have one.
+    /// Also the scenarios that take long, and the longer forms of those that have one.
     #[arg(long)]
     full: bool,
     /// Already inside the local infrastructure's network.
@@ -44,7 +44,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let selection = Selection::new(&arguments.names);
+    let selection = Selection::new(&arguments.names, arguments.full);
     if arguments.list {
         suite::list(&selection);
         return ExitCode::SUCCESS;

@@ -1,5 +1,6 @@
 //! Where scenarios play: a cluster with KubeVirt, kubectl and helm, and what can be broken.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -187,6 +188,28 @@ impl Stage {
             complaint.trim()
         );
         Ok(said)
+    }
+
+    /// Every GuestCluster as `namespace/name`; unknown if the API does not answer.
+    pub async fn guests(&self) -> Option<BTreeSet<String>> {
+        let path = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}{'\\n'}{end}";
+        let names = self.kubectl(&["get", "gc", "-A", "-o", path]).await;
+        Some(names.ok()?.lines().map(str::to_owned).collect())
+    }
+
+    /// Deletes every guest that was not there before; what goes wrong is printed.
+    pub async fn deletes_guests_but(&self, before: &Option<BTreeSet<String>>) {
+        let (Some(before), Some(now)) = (before, self.guests().await) else {
+            println!("which guests are new is not known; all are left");
+            return;
+        };
+        for (namespace, name) in now.difference(before).filter_map(|g| g.split_once('/')) {
+            let arguments = ["-n", namespace, "delete", "gc", name, "--timeout=120s"];
+            match self.kubectl(&arguments).await {
+                Ok(_) => println!("{namespace}/{name} was deleted"),
+                Err(error) => println!("{error:#}"),
+            }
+        }
     }
 
     /// Prints what a person would look at first after a failure.

@@ -7,37 +7,63 @@ use futures::future::BoxFuture;
 
 use crate::stage::Stage;
 
+/// One trial as a future.
+type Trial = for<'a> fn(&'a Stage) -> BoxFuture<'a, anyhow::Result<()>>;
+
 /// One thing that must hold, tried for real.
 pub struct Scenario {
     /// Name within its group.
     pub name: &'static str,
-    /// Needs hosts and machines that can be broken.
-    pub needs_faults: bool,
-    /// Without it the rest of the group means nothing.
-    pub is_foundation: bool,
-    /// The trial.
-    pub run: for<'a> fn(&'a Stage) -> BoxFuture<'a, anyhow::Result<()>>,
+    needs_faults: bool,
+    is_foundation: bool,
+    is_long: bool,
+    run: Trial,
 }
 
-/// Makes a scenario of an async function.
+impl Scenario {
+    /// A scenario that runs wherever there is KubeVirt.
+    pub const fn new(name: &'static str, run: Trial) -> Self {
+        Self {
+            name,
+            needs_faults: false,
+            is_foundation: false,
+            is_long: false,
+            run,
+        }
+    }
+
+    /// It needs hosts and machines that can be broken.
+    #[must_use]
+    pub const fn faults(mut self) -> Self {
+        self.needs_faults = true;
+        self
+    }
+
+    /// Without it the rest of the group means nothing.
+    #[must_use]
+    pub const fn foundation(mut self) -> Self {
+        self.is_foundation = true;
+        self
+    }
+
+    /// It takes longer than a CI run has time for: it runs with `--full` or if it is named, and none
+    /// after it may build on it.
+    #[must_use]
+    pub const fn long(mut self) -> Self {
+        self.is_long = true;
+        self
+    }
+}
+
+/// Makes a scenario of an async function and what is to be known of it, as in
+/// `scenario!(drain::hosts, faults, long)`.
 #[macro_export]
 macro_rules! scenario {
-    ($function:path, foundation) => {
-        $crate::scenario!(@ $function, false, true)
-    };
-    ($function:path, faults) => {
-        $crate::scenario!(@ $function, true, false)
-    };
-    ($function:path) => {
-        $crate::scenario!(@ $function, false, false)
-    };
-    (@ $function:path, $faults:expr, $foundation:expr) => {
-        $crate::suite::Scenario {
-            name: $crate::suite::last_segment(stringify!($function)),
-            needs_faults: $faults,
-            is_foundation: $foundation,
-            run: |stage| Box::pin($function(stage)),
-        }
+    ($function:path $(, $trait:ident)*) => {
+        $crate::suite::Scenario::new(
+            $crate::suite::last_segment(stringify!($function)),
+            |stage| Box::pin($function(stage)),
+        )$(.$trait())*
     };
 }
 
@@ -65,22 +91,23 @@ const FULL_LIMIT: Duration = Duration::from_secs(1_200);
 /// Which scenarios to run.
 pub struct Selection {
     names: Vec<String>,
+    full: bool,
 }
 
 impl Selection {
-    /// Groups, or scenarios as GROUP/SCENARIO; none means all.
-    pub fn new(names: &[String]) -> Self {
+    /// Groups, or scenarios as GROUP/SCENARIO; none means all groups. Long scenarios are among them if
+    /// the selection is full or names them.
+    pub fn new(names: &[String], full: bool) -> Self {
         Self {
             names: names.to_vec(),
+            full,
         }
     }
 
-    fn has(&self, group: &str, scenario: &str) -> bool {
-        self.names.is_empty()
-            || self
-                .names
-                .iter()
-                .any(|n| n == group || *n == format!("{group}/{scenario}"))
+    fn has(&self, group: &str, scenario: &Scenario) -> bool {
+        let name = format!("{group}/{}", scenario.name);
+        let has_group = self.names.is_empty() || self.names.iter().any(|named| named == group);
+        self.names.contains(&name) || has_group && (self.full || !scenario.is_long)
     }
 
     /// Says which name means nothing.
@@ -103,7 +130,7 @@ impl Selection {
 /// Prints the scenarios.
 pub fn list(selection: &Selection) {
     for (group, scenarios) in groups() {
-        for scenario in scenarios.iter().filter(|s| selection.has(group, s.name)) {
+        for scenario in scenarios.iter().filter(|s| selection.has(group, s)) {
             println!("{group}/{}", scenario.name);
         }
     }
@@ -115,13 +142,14 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
     let begun = Instant::now();
     let limit = if stage.full { FULL_LIMIT } else { LIMIT };
     for (group, scenarios) in groups() {
-        for scenario in scenarios.iter().filter(|s| selection.has(group, s.name)) {
+        for scenario in scenarios.iter().filter(|s| selection.has(group, s)) {
             let name = format!("{group}/{}", scenario.name);
             if scenario.needs_faults && stage.infra().is_err() {
                 println!("{name}: skipped, it needs the local infrastructure's faults");
                 continue;
             }
             println!("{name} …");
+            let guests = stage.guests().await;
             let started = Instant::now();
             let outcome = tokio::time::timeout(limit, (scenario.run)(stage)).await;
             let outcome = outcome.unwrap_or_else(|_| Err(anyhow::anyhow!("not over in {limit:?}")));
@@ -134,6 +162,8 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
                 Err(error) => {
                     println!("{name} … FAILED ({seconds:.1} s): {error:#}");
                     stage.describe_failure().await;
+                    // A guest in trouble takes the processors from the trials that follow.
+                    stage.deletes_guests_but(&guests).await;
                     failed.push(format!("{name}: {error:#}"));
                     if scenario.is_foundation {
                         println!("the rest of group {group} builds on it and is left out");

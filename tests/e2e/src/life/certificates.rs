@@ -10,12 +10,12 @@ use crate::prober::Prober;
 use crate::stage::Stage;
 use crate::wait::until;
 
-/// A guest whose certificates live for four minutes: its machine is replaced and its kubeconfig made
+/// A guest whose certificates live for six minutes: its machine is replaced and its kubeconfig made
 /// anew before they end, without a person and without a lost request.
 pub async fn certificates_are_renewed_in_time(stage: &Stage) -> anyhow::Result<()> {
     let cluster = Cluster::new(stage, "certificates", "short");
     let short = json!({
-        "controlPlane": { "replicas": 1, "certificateValidityPeriod": "4m" },
+        "controlPlane": { "replicas": 1, "certificateValidityPeriod": "6m" },
     });
     cluster.apply(0, &short).await?;
     cluster.is_whole_with(1, 0).await?;
@@ -23,14 +23,14 @@ pub async fn certificates_are_renewed_in_time(stage: &Stage) -> anyhow::Result<(
     let begun = Instant::now();
     until(
         "the kubeconfig is another",
-        Duration::from_secs(240),
+        Duration::from_secs(360),
         || async { Ok((user(&cluster).await? != kubeconfig).then_some(())) },
     )
     .await?;
     let prober = Prober::start(cluster.guest_config().await?);
     until(
         "the machine is another",
-        Duration::from_secs(240),
+        Duration::from_secs(360),
         || async {
             let machines = cluster.control_plane().await?;
             Ok((machines == ["short-cp-2"]).then_some(()))
