@@ -1,8 +1,6 @@
 //! Slim views of Kubernetes' own kinds, for stores that hold every host and Pod.
 
-use k8s_openapi::api::core::v1::{
-    Node, PersistentVolume, PersistentVolumeClaim, Pod, Service, Taint, VolumeNodeAffinity,
-};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod, Service, Taint, VolumeNodeAffinity};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -184,26 +182,6 @@ pub struct SlimIngress {
     /// Name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-}
-
-/// A claim: the volume that it is bound to.
-#[derive(Resource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[resource(inherit = PersistentVolumeClaim)]
-pub struct SlimClaim {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// The volume.
-    #[serde(default)]
-    pub spec: SlimClaimSpec,
-}
-
-/// Part of a claim's spec.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct SlimClaimSpec {
-    /// Name of the volume, once there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volume_name: Option<String>,
 }
 
 /// A volume: whose it is, and from where it can be reached.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use guestcluster_api::{GuestCluster, HostMaintenance, labels};
 use guestcluster_foreign::cdi::DataVolume;
-use guestcluster_foreign::core::{HostNode, LauncherPod, SlimClaim, SlimService, SlimVolume};
+use guestcluster_foreign::core::{HostNode, LauncherPod, SlimService, SlimVolume};
 use guestcluster_foreign::kubevirt::{
     KubeVirt, MigrationPolicy, VirtualMachine, VirtualMachineInstance,
     VirtualMachineInstanceMigration,
@@ -14,7 +14,7 @@ use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::monotonic;
 use guestcluster_shell::freshness::Ledger;
 use guestcluster_shell::store::Store;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::PartialObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -42,7 +42,7 @@ pub struct Stores {
     /// Disks, and golden images, which belong to no cluster.
     pub disks: Store<DataVolume>,
     /// Claims of disks.
-    pub claims: Store<SlimClaim>,
+    pub claims: Store<PartialObjectMeta<PersistentVolumeClaim>>,
     /// All volumes, whosever they are; empty where nobody lets us list them.
     pub volumes: Store<SlimVolume>,
     /// Secrets, never with their content.
@@ -97,7 +97,6 @@ impl Stores {
             .or_else(|| first(&self.migrations, uid))
             .or_else(|| first(&self.migration_policies, uid))
             .or_else(|| first(&self.disks, uid))
-            .or_else(|| first(&self.claims, uid))
             .or_else(|| first(&self.services, uid))
             .or_else(|| first(&self.slices, uid))
             .or_else(|| first(&self.launchers, uid))

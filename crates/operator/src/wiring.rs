@@ -7,9 +7,8 @@
 //! | VirtualMachine, VirtualMachineInstance | slim, of clusters | its cluster, which asks its guest anew, and maintenances |
 //! | MigrationPolicy | slim, of clusters | its cluster |
 //! | DataVolume | slim, disks of ours | its cluster; a golden image: clusters of its namespace |
-//! | PersistentVolumeClaim | slim, of clusters | its cluster |
 //! | PersistentVolume | its claim and hosts alone, of everybody | the cluster of its claim |
-//! | Secret | metadata, of clusters | its cluster |
+//! | PersistentVolumeClaim, Secret | metadata, of clusters | its cluster |
 //! | Service, EndpointSlice | slim, of clusters | its cluster |
 //! | Pod | slim, of clusters | its cluster, and maintenances |
 //! | Pod on a host | its requests alone, of everybody | the forecast, and whom it has news for |

@@ -13,7 +13,7 @@ pub struct Maintenance {
     pub migration: Migration,
 }
 
-/// Limits of moves to another host while a machine runs.
+/// Limits of moves to another host while a machine runs. Machines with devices never move so.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Migration {

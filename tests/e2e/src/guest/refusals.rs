@@ -156,6 +156,13 @@ fn table() -> Vec<Wrong> {
             "whole number from 1 to 16",
         ),
         wrong(
+            "one device twice",
+            devices(
+                json!([{ "deviceName": "nvidia.com/A10" }, { "deviceName": "nvidia.com/A10" }]),
+            ),
+            "write count for several of it",
+        ),
+        wrong(
             "address arguments of etcd",
             json!({ "controlPlane": { "etcd": { "extraArgs": { "name": "x" } } } }),
             "leave these arguments out",
