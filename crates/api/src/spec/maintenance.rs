@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Maintenance {
-    /// Limits of moves to another host while a machine runs.
+    /// Limits of moves to another host while a machine runs. Machines with devices never move so.
     #[serde(default)]
     pub migration: Migration,
 }
 
-/// Limits of moves to another host while a machine runs. Machines with devices never move so.
+/// Limits of moves to another host while a machine runs.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Migration {

@@ -59,7 +59,7 @@ pub async fn remains(cluster: &Cluster<'_>, world: &Told) -> anyhow::Result<Rema
             .filter_map(|object| line(cluster.name, kind, (object, fields)));
         told.extend(lines);
     }
-    told.extend(policies(cluster).await?);
+    told.extend(policy(cluster).await?);
     told.extend(conditions(cluster).await?);
     let mut lines = Remains::new();
     for line in told {
@@ -125,14 +125,11 @@ fn line(cluster: &str, kind: &str, (object, fields): (&DynamicObject, &[&str])) 
 }
 
 /// Limits of migrations, which are in no namespace.
-async fn policies(cluster: &Cluster<'_>) -> anyhow::Result<Vec<String>> {
+async fn policy(cluster: &Cluster<'_>) -> anyhow::Result<Option<String>> {
     let api = Api::<MigrationPolicy>::all(cluster.stage.client());
     let name = names::migration_policy(cluster.namespace, cluster.name);
     let policy = api.get_opt(&name).await?;
-    Ok(policy
-        .map(|_| "MigrationPolicy of the cluster".to_owned())
-        .into_iter()
-        .collect())
+    Ok(policy.map(|_| "MigrationPolicy of the cluster".to_owned()))
 }
 
 async fn conditions(cluster: &Cluster<'_>) -> anyhow::Result<Vec<String>> {

@@ -117,7 +117,7 @@ pub(super) fn live_migratable(facts: &Facts<'_>) -> Verdict {
         );
     }
     if judged().any(|(_, word)| *word == Migratable::Yes) {
-        return slow(facts).unwrap_or_else(|| yes(Reason::Migratable, unlimited(facts)));
+        return slow(facts).unwrap_or_else(|| yes(Reason::Migratable, movable(facts)));
     }
     let message = "KubeVirt has judged no machine yet";
     (Truth::Unknown, Reason::Pending, message.to_owned())
@@ -143,7 +143,7 @@ fn slow(facts: &Facts<'_>) -> Option<Verdict> {
 }
 
 /// That machines can move, and whether what limits them is in force.
-fn unlimited(facts: &Facts<'_>) -> String {
+fn movable(facts: &Facts<'_>) -> String {
     let mut message = "machines can move to another host while they run".to_owned();
     let is_limited = facts.wanted.migration_bandwidth.is_some();
     if is_limited && facts.seen.migration_policies.is_none() {
