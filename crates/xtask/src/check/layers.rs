@@ -54,12 +54,14 @@ const LAYERS: &[Layer] = &[
             "placement",
         ],
     ),
+    pure("bridge", &["api", "bootstrap", "capacity", "planner"]),
     acting("shell", &[]),
     acting(
         "operator",
         &[
             "api",
             "bootstrap",
+            "bridge",
             "capacity",
             "foreign",
             "pki",
@@ -70,7 +72,14 @@ const LAYERS: &[Layer] = &[
     ),
     acting(
         "cli",
-        &["api", "capacity", "foreign", "placement", "planner"],
+        &[
+            "api",
+            "bridge",
+            "capacity",
+            "foreign",
+            "placement",
+            "planner",
+        ],
     ),
     acting("testkit", &["api", "foreign", "planner"]),
     acting("real", &["capacity", "placement"]),

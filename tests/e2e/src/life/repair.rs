@@ -14,6 +14,10 @@ use crate::wait::until;
 /// How long a machine may be unhealthy in these scenarios, where nobody waits for a person.
 pub(super) const PATIENCE: &str = "--unhealthy-after=15s";
 
+/// How long a replacement may take: repairs of one pool that follow each other are 2 and 4 minutes
+/// apart, and these scenarios do two of them before others.
+const REPLACEMENT: Duration = Duration::from_secs(240 + 180);
+
 /// A member stands still: it is replaced, and etcd has three healthy members again.
 pub async fn a_frozen_member_is_replaced(stage: &Stage) -> anyhow::Result<()> {
     let cluster = Cluster::new(stage, LIFE, LIFE);
@@ -97,19 +101,15 @@ pub async fn a_lost_quorum_freezes_everything(stage: &Stage) -> anyhow::Result<(
 
 /// Waits until etcd has three healthy voters and the machine is none of them.
 pub(super) async fn has_successor(cluster: &Cluster<'_>, machine: &str) -> anyhow::Result<()> {
-    until(
-        "etcd has three others",
-        Duration::from_secs(180),
-        || async {
-            let others = cluster.control_plane().await?;
-            let mut others = others.into_iter().filter(|name| name != machine);
-            let asked = others.next().context("no other machine")?;
-            let members = cluster.etcd_members(&asked).await?;
-            let voters = members.iter().filter(|m| !m.learner && m.name != machine);
-            anyhow::ensure!(members.len() == 3 && voters.count() == 3, "{members:?}");
-            cluster.etcd_answers(&asked).await.map(Some)
-        },
-    )
+    until("etcd has three others", REPLACEMENT, || async {
+        let others = cluster.control_plane().await?;
+        let mut others = others.into_iter().filter(|name| name != machine);
+        let asked = others.next().context("no other machine")?;
+        let members = cluster.etcd_members(&asked).await?;
+        let voters = members.iter().filter(|m| !m.learner && m.name != machine);
+        anyhow::ensure!(members.len() == 3 && voters.count() == 3, "{members:?}");
+        cluster.etcd_answers(&asked).await.map(Some)
+    })
     .await
 }
 
