@@ -4,3 +4,4 @@
 //! command line carries it out.
 
 pub mod capi;
+pub mod serve;
