@@ -37,6 +37,12 @@ struct SlimNodeSpec {
     taints: Vec<Taint>,
     #[serde(default)]
     unschedulable: bool,
+    #[serde(
+        default,
+        rename = "providerID",
+        skip_serializing_if = "Option::is_none"
+    )]
+    provider_id: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
@@ -84,6 +90,7 @@ pub(super) fn guest_node(node: SlimNode) -> GuestNode {
     GuestNode {
         drained_since: drain.and_then(|time| time.parse().ok()),
         unschedulable: node.spec.unschedulable,
+        provider_id: node.spec.provider_id,
         uid: node.metadata.uid.unwrap_or_default(),
         ready: node.status.conditions.iter().any(ready),
         kubelet_version: node.status.node_info.kubelet_version,
