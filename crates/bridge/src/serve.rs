@@ -16,6 +16,7 @@ mod cluster;
 pub mod condition;
 mod eviction;
 mod machine;
+mod report;
 pub mod seen;
 mod trouble;
 pub mod user_data;

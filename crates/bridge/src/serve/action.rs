@@ -142,3 +142,10 @@ pub struct Plan {
     /// When to look again if nothing changes before.
     pub look_again: Option<Timestamp>,
 }
+
+impl Plan {
+    /// Looks again at this time, or earlier if somebody else asks for that.
+    pub(super) fn look_again_at(&mut self, at: Timestamp) {
+        self.look_again = Some(self.look_again.map_or(at, |other| other.min(at)));
+    }
+}

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::action::{Action, Plan, Target};
-use super::machine::runs;
+use super::machine::{runs, was_ready};
 use super::seen::{Machine, Seen};
 
 /// How soon Pods that are leaving are looked at again.
@@ -83,12 +83,11 @@ pub(super) fn must_leave(machine: &Machine) -> bool {
 fn turn(seen: &Seen) -> Option<&str> {
     let is_away = |machine: &&Machine| {
         let joined = machine.object.spec.provider_id.is_some();
-        joined && !machine.instance.as_ref().is_some_and(runs)
+        // One that failed serves none the less until it is replaced, and has its own turn.
+        let serves = was_ready(machine) || has_failed(machine);
+        joined && !(serves && machine.instance.as_ref().is_some_and(runs))
     };
-    let is_lost = |machine: &&Machine| {
-        let status = machine.object.status.as_ref();
-        status.is_some_and(|status| status.failure_message.is_some()) && !must_leave(machine)
-    };
+    let is_lost = |machine: &&Machine| has_failed(machine) && !must_leave(machine);
     let mut all = seen.machines.values();
     if all.any(|machine| is_away(&machine) || is_lost(&machine) || machine.is_deleting()) {
         return None;
@@ -101,12 +100,14 @@ fn turn(seen: &Seen) -> Option<&str> {
             .and_then(|guest| guest.nodes.get(machine.name()));
         node.is_some_and(|node| node.drained_since.is_some())
     };
-    let failed = |machine: &&Machine| {
-        let status = machine.object.status.as_ref();
-        status.is_some_and(|status| status.failure_message.is_some())
-    };
-    let begun = waiting().find(|machine| failed(machine) || drained(machine));
+    let begun = waiting().find(|machine| has_failed(machine) || drained(machine));
     begun.or_else(|| waiting().next()).map(Machine::name)
+}
+
+/// Whether it was said to be beyond help.
+fn has_failed(machine: &Machine) -> bool {
+    let status = machine.object.status.as_ref();
+    status.is_some_and(|status| status.failure_message.is_some())
 }
 
 /// On the pod network every start brings another address; a network of the user's own keeps it.
@@ -130,7 +131,7 @@ fn is_empty(
     plan: &mut Plan,
 ) -> bool {
     let Probe::Known(guest) = &seen.guest else {
-        look_again(plan, now);
+        plan.look_again_at(now + LOOK);
         return false;
     };
     // A kubelet that is silent or gone ends no Pod, and the guest moves them by itself.
@@ -145,7 +146,7 @@ fn is_empty(
         });
         return false;
     };
-    look_again(plan, now);
+    plan.look_again_at(now + LOOK);
     let Some(pods) = guest.pods.get(machine.name()) else {
         return false;
     };
@@ -168,9 +169,4 @@ fn is_empty(
         });
     }
     false
-}
-
-fn look_again(plan: &mut Plan, now: Timestamp) {
-    let at = now + LOOK;
-    plan.look_again = Some(plan.look_again.map_or(at, |other| other.min(at)));
 }

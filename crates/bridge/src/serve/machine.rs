@@ -1,50 +1,21 @@
 //! One machine of a Cluster, from its KubevirtMachine to a Node and back.
 
-use guestcluster_foreign::capk::{Initialization, KubevirtMachineStatus, MachineAddress};
 use guestcluster_foreign::kubevirt::{VirtualMachine, VirtualMachineInstance};
 use guestcluster_planner::observed::{GuestNode, Probe};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::action::{Action, Owner, Plan, Target};
-use super::condition::{Conditions, Severity, Verdict, is_true};
+use super::condition::{Severity, Verdict, is_true};
+use super::report::{BOOTSTRAPPED, Report, say};
 use super::seen::{Dialect, Machine, Seen, UserData};
 use super::{cluster, eviction, trouble, virtual_machine};
 use crate::capi;
 
-/// Type of the condition that tells of the virtual machine.
-const PROVISIONED: &str = "VMProvisioned";
-/// Type of the condition that tells of the end of the first boot.
-const BOOTSTRAPPED: &str = "BootstrapExecSucceeded";
-/// Type of the condition that tells whether a machine can move while it runs.
-const MIGRATABLE: &str = "VMLiveMigratable";
 /// The longest name of a machine: it is the value of labels.
 const NAME: usize = 63;
 /// How soon a guest is looked at again that does not show a Node yet.
 const LOOK: SignedDuration = SignedDuration::from_secs(2);
-
-/// What is said of a machine.
-pub(super) struct Report {
-    pub provisioned: Verdict,
-    pub bootstrapped: Option<Verdict>,
-    pub is_ready: bool,
-    pub is_linked: bool,
-    /// Why it is beyond help.
-    pub failure: Option<String>,
-}
-
-impl Report {
-    /// It does not run.
-    fn off(provisioned: Verdict) -> Self {
-        Self {
-            provisioned,
-            bootstrapped: None,
-            is_ready: false,
-            is_linked: false,
-            failure: None,
-        }
-    }
-}
 
 /// Plans for one machine.
 pub(super) fn plan(seen: &Seen, machine: &Machine, now: Timestamp, plan: &mut Plan) {
@@ -299,7 +270,7 @@ fn bootstrapped(
         Probe::Unreachable(why) => format!("the guest does not answer yet: {why}"),
         Probe::NotAsked => return Verdict::holds(),
     };
-    look_again(plan, now + LOOK);
+    plan.look_again_at(now + LOOK);
     Verdict::fails(
         "BootstrapFailed",
         Severity::Info,
@@ -321,7 +292,7 @@ fn link(
         .is_some_and(|status| status.nodeupdated);
     let Some(node) = node else {
         if !was && !matches!(seen.guest, Probe::NotAsked) {
-            look_again(plan, now + LOOK);
+            plan.look_again_at(now + LOOK);
         }
         return (was, None);
     };
@@ -430,71 +401,4 @@ pub(super) fn runs(instance: &VirtualMachineInstance) -> bool {
         .first()
         .and_then(|first| first.ip_address.as_deref());
     ready && address.is_some_and(|ip| !ip.is_empty())
-}
-
-fn look_again(plan: &mut Plan, at: Timestamp) {
-    plan.look_again = Some(plan.look_again.map_or(at, |other| other.min(at)));
-}
-
-fn say(seen: &Seen, machine: &Machine, (report, now): (&Report, Timestamp), plan: &mut Plan) {
-    let before = machine.object.status.clone().unwrap_or_default();
-    let generation = machine.object.metadata.generation;
-    let mut conditions = Conditions::new(seen.dialect, (&before.conditions, generation), now);
-    conditions.say(PROVISIONED, &report.provisioned);
-    let mut verdicts = vec![&report.provisioned];
-    if let Some(bootstrapped) = &report.bootstrapped {
-        conditions.say(BOOTSTRAPPED, bootstrapped);
-        verdicts.push(bootstrapped);
-    } else if let Some(latched) = is_true(&before.conditions, BOOTSTRAPPED).then(Verdict::holds) {
-        conditions.say(BOOTSTRAPPED, &latched);
-    }
-    if let Some(instance) = machine
-        .instance
-        .as_ref()
-        .filter(|_| report.bootstrapped.is_some())
-    {
-        conditions.say(MIGRATABLE, &trouble::migratable(instance));
-    }
-    conditions.note("Paused", (false, "NotPaused"), "");
-    let all = conditions.finish(&verdicts);
-    let is_ready = report.is_ready && machine.object.spec.provider_id.is_some();
-    let was = before
-        .initialization
-        .as_ref()
-        .is_some_and(|i| i.provisioned);
-    let status = KubevirtMachineStatus {
-        ready: is_ready,
-        initialization: (seen.dialect == Dialect::V1Beta2).then_some(Initialization {
-            provisioned: was || is_ready,
-        }),
-        addresses: addresses(machine).unwrap_or(before.addresses),
-        conditions: all,
-        nodeupdated: report.is_linked || before.nodeupdated,
-        failure_reason: report.failure.is_some().then(|| "UpdateError".to_owned()),
-        failure_message: report.failure.clone(),
-    };
-    plan.machines.insert(machine.name().to_owned(), status);
-}
-
-/// Every address of a running machine, as Cluster API shows them; none while it is off.
-fn addresses(machine: &Machine) -> Option<Vec<MachineAddress>> {
-    let instance = machine
-        .instance
-        .as_ref()
-        .filter(|instance| runs(instance))?;
-    let address = |type_: &str, address: &str| MachineAddress {
-        type_: type_.to_owned(),
-        address: address.to_owned(),
-    };
-    let mut all = vec![address("Hostname", machine.name())];
-    let interfaces = instance.status.iter().flat_map(|status| &status.interfaces);
-    for ip in interfaces
-        .filter_map(|i| i.ip_address.as_deref())
-        .filter(|ip| !ip.is_empty())
-    {
-        all.push(address("InternalIP", ip));
-        all.push(address("ExternalIP", ip));
-    }
-    all.push(address("InternalDNS", machine.name()));
-    Some(all)
 }

@@ -41,9 +41,10 @@ impl Context {
         let mut done = Vec::new();
         for action in &plan.actions {
             let leads = self.leader.allows(monotonic(), ACTION);
-            let carried = match leads {
-                true => Box::pin(self.carry_out(key, (seen, action), memory)).await,
-                false => Err(Error::NotLeading),
+            let carried = if leads {
+                Box::pin(self.carry_out(key, (seen, action), memory)).await
+            } else {
+                Err(Error::NotLeading)
             };
             match (action, carried) {
                 (Action::CreateVm { machine, .. }, Err(error))
@@ -233,7 +234,7 @@ impl Context {
                 let public =
                     String::from_utf8_lossy(entry(&keys, (name, PUBLIC_KEY))?).into_owned();
                 user_data::with_user(document, &public)
-                    .map_err(|error| first_boot(machine, error))?
+                    .map_err(|error| first_boot(machine, &error))?
             }
         };
         let secret = NamespacedName::new(&key.namespace, bootstrap);
@@ -257,7 +258,8 @@ impl Context {
     ) -> Result<(Value, SecretData), Error> {
         let data = self.secrets.read(&secret.namespace, &secret.name).await?;
         let document = entry(&data, (&secret.name, USER_DATA))?;
-        let document = user_data::scrubbed(document).map_err(|error| first_boot(machine, error))?;
+        let document =
+            user_data::scrubbed(document).map_err(|error| first_boot(machine, &error))?;
         let name = NamespacedName::new(&secret.namespace, &secret.name);
         let live = self.stores.secrets.get(&name);
         let mut all = live.map(|live| live.labels().clone()).unwrap_or_default();
@@ -362,7 +364,7 @@ fn entry<'a>(data: &'a SecretData, (secret, key): (&str, &str)) -> Result<&'a [u
     found.map(|(_, value)| value).ok_or_else(missing)
 }
 
-fn first_boot(machine: &str, error: user_data::Error) -> Error {
+fn first_boot(machine: &str, error: &user_data::Error) -> Error {
     Error::FirstBoot {
         machine: machine.to_owned(),
         reason: error.to_string(),

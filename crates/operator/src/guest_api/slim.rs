@@ -185,7 +185,10 @@ mod tests {
                 "name": "a-cp-1", "uid": "u", "labels": { "l": "v" },
                 "annotations": { labels::NODE_DRAIN: "2026-12-01T00:00:00Z" },
             },
-            "spec": { "unschedulable": true, "taints": [{ "key": "t", "effect": "NoSchedule" }] },
+            "spec": {
+                "unschedulable": true, "taints": [{ "key": "t", "effect": "NoSchedule" }],
+                "providerID": "kubevirt://a-cp-1",
+            },
             "status": {
                 "conditions": [{ "type": "Ready", "status": "True" }],
                 "nodeInfo": { "kubeletVersion": "v1.36.3" },
@@ -201,6 +204,7 @@ mod tests {
                 taints: ["t".to_owned()].into(),
                 unschedulable: true,
                 drained_since: "2026-12-01T00:00:00Z".parse().ok(),
+                provider_id: Some("kubevirt://a-cp-1".to_owned()),
             }
         );
     }
