@@ -14,6 +14,7 @@ pub mod action;
 pub mod capacity;
 mod cluster;
 pub mod condition;
+mod endpoint;
 mod eviction;
 mod machine;
 mod report;
@@ -25,7 +26,7 @@ pub mod virtual_machine;
 use k8s_openapi::jiff::Timestamp;
 
 pub use action::{Action, Owner, Plan, Target};
-pub use cluster::service_namespace;
+pub use endpoint::service_namespace;
 pub use seen::{Dialect, Guest, Machine, Seen, UserData};
 
 /// What to do for a Cluster and what to say of it.

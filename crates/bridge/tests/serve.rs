@@ -559,6 +559,20 @@ fn pod(name: &str) -> GuestPod {
 }
 
 #[test]
+fn two_members_of_etcd_on_one_host_are_told_of() {
+    let mut world = World::settled(Dialect::V1Beta1, 3, 0);
+    let told = |world: &World| {
+        let infra = world.seen.infra.clone().unwrap();
+        condition(infra.status.as_ref(), "PlacementHealthy").unwrap()
+    };
+    assert_eq!(told(&world)["status"], "True");
+    world.runs("c-cp-2", "host-of-c-cp-1");
+    world.step();
+    let message = told(&world)["message"].to_string();
+    assert!(message.contains("c-cp-1 and c-cp-2"), "{message}");
+}
+
+#[test]
 fn a_key_logs_in_only_if_somebody_named_it() {
     let keys = |named: Option<&str>| {
         let mut world = World::settled(Dialect::V1Beta1, 1, 0);

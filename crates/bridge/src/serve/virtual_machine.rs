@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use guestcluster_api::labels::{Role, ZONE};
+use guestcluster_api::labels::{self, Role, TENANT, ZONE};
 use serde_json::{Map, Value, json};
 
 use super::seen::{Machine, Seen};
@@ -38,7 +38,7 @@ pub fn role_selector(seen: &Seen, role: Role) -> BTreeMap<String, String> {
 pub fn render(seen: &Seen, machine: &Machine, user_data: &str) -> Value {
     let template = &machine.object.spec.virtual_machine_template;
     let meta = template.metadata.clone().unwrap_or_default();
-    let labels = labels(seen, machine, meta.labels.unwrap_or_default());
+    let labels = all_labels(seen, machine, meta.labels.unwrap_or_default());
     let annotations = meta.annotations.unwrap_or_default();
     let mut spec = template.spec.clone();
     name_disks(&mut spec, machine.name());
@@ -75,10 +75,10 @@ pub fn render(seen: &Seen, machine: &Machine, user_data: &str) -> Value {
     })
 }
 
-fn labels(
+fn all_labels(
     seen: &Seen,
     machine: &Machine,
-    mut labels: BTreeMap<String, String>,
+    mut all: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let role = if machine.is_control_plane() {
         Role::ControlPlane
@@ -86,13 +86,17 @@ fn labels(
         Role::Worker
     };
     let name = machine.name().to_owned();
-    labels.extend(role_selector(seen, role));
-    labels.extend([
+    all.extend(role_selector(seen, role));
+    // The tenant is who owns the namespace, and the role is told in our own words as well, so that rules
+    // for the machines of all guests find them.
+    all.extend([
+        (TENANT.to_owned(), seen.namespace.clone()),
+        (labels::ROLE.to_owned(), role.as_str().to_owned()),
         ("kubevirt.io/vm".to_owned(), name.clone()),
         ("name".to_owned(), name.clone()),
         (capi::MACHINE_NAME.to_owned(), name),
     ]);
-    labels
+    all
 }
 
 /// The zone that Cluster API chose for a machine.

@@ -1,17 +1,19 @@
 //! One Cluster as the stores and its guest show it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use guestcluster_api::labels;
 use guestcluster_bridge::capi as names;
 use guestcluster_bridge::serve::{self, Guest, Machine, Seen, UserData};
 use guestcluster_foreign::capk::{KubevirtCluster, KubevirtMachine};
+use guestcluster_foreign::core::LauncherPod;
 use guestcluster_planner::observed::Probe;
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::clock::monotonic;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
+use kube::{Resource, ResourceExt};
 
 use super::memory::Memory;
 use super::stores::{cluster_of, of_cluster, owner};
@@ -30,6 +32,10 @@ impl Context {
         if infra.is_none() && objects.is_empty() {
             return None;
         }
+        let around = Around {
+            pods: of_cluster(&self.stores.launchers, key),
+            secrets: of_cluster(&self.stores.secrets, key),
+        };
         let mut seen = Seen {
             dialect: self.dialect,
             namespace: key.namespace.to_string(),
@@ -37,7 +43,7 @@ impl Context {
             cluster: cluster.map(|cluster| (*cluster).clone()),
             machines: objects
                 .values()
-                .map(|object| (object.name_any(), self.machine(key, object, memory)))
+                .map(|object| (object.name_any(), self.machine(object, &around, memory)))
                 .collect(),
             zones: self.zones(),
             ..Seen::default()
@@ -76,52 +82,28 @@ impl Context {
         all.into_values().next().map(|found| (*found).clone())
     }
 
-    fn machine(&self, key: &NamespacedName, object: &KubevirtMachine, memory: &Memory) -> Machine {
-        let owned_by = owner(object, "Machine");
-        let owned_by = owned_by.and_then(|name| {
-            self.stores
-                .machines
-                .get(&NamespacedName::new(&key.namespace, name))
-        });
+    fn machine(&self, object: &KubevirtMachine, around: &Around, memory: &Memory) -> Machine {
+        let namespace = object.namespace().unwrap_or_default();
+        let owner = owner(object, "Machine").map(|name| NamespacedName::new(&namespace, name));
+        let owner = owner.and_then(|name| self.stores.machines.get(&name));
         let mut machine = Machine {
             object: object.clone(),
-            owner: owned_by.map(|owner| (*owner).clone()),
+            owner: owner.map(|owner| (*owner).clone()),
             refused: memory.refused.get(&object.name_any()).cloned(),
             ..Machine::default()
         };
         let place = NamespacedName::new(machine.vm_namespace(), machine.name());
         machine.vm = self.stores.vms.get(&place).map(|vm| (*vm).clone());
         machine.instance = self.stores.instances.get(&place).map(|one| (*one).clone());
-        machine.launcher = self.launcher(key, &place);
-        machine.user_data = self.user_data(key, &machine);
+        machine.launcher = around.launcher(&place);
+        machine.user_data = self.user_data(around, &machine);
         machine
     }
 
-    /// The Pod of a machine, the newest if there are several.
-    fn launcher(
-        &self,
-        key: &NamespacedName,
-        place: &NamespacedName,
-    ) -> Option<guestcluster_foreign::core::LauncherPod> {
-        let pods = of_cluster(&self.stores.launchers, key);
-        let of_machine = pods.into_values().filter(|pod| {
-            pod.namespace().as_deref() == Some(&*place.namespace)
-                && pod.labels().get(names::MACHINE_NAME).map(String::as_str) == Some(&*place.name)
-        });
-        let newest = of_machine.max_by_key(|pod| pod.metadata.creation_timestamp.clone());
-        newest.map(|pod| (*pod).clone())
-    }
-
     /// The Secret that a machine boots from: by its label, or, made by CAPK, by its name.
-    fn user_data(&self, key: &NamespacedName, machine: &Machine) -> Option<UserData> {
+    fn user_data(&self, around: &Around, machine: &Machine) -> Option<UserData> {
         let namespace = machine.vm_namespace();
-        let found = of_cluster(&self.stores.secrets, key)
-            .into_values()
-            .find(|secret| {
-                let is_labelled = secret.labels().get(names::MACHINE_NAME).map(String::as_str)
-                    == Some(machine.name());
-                is_labelled && secret.namespace().as_deref() == Some(namespace)
-            });
+        let mut labelled = Around::of_machine(&around.secrets, (namespace, machine.name()));
         let by_name = || {
             let bootstrap = machine
                 .owner
@@ -133,7 +115,7 @@ impl Context {
             let name = NamespacedName::new(namespace, &names::user_data_secret(bootstrap));
             self.stores.secrets.get(&name)
         };
-        let secret = found.or_else(by_name)?;
+        let secret = labelled.next().cloned().or_else(by_name)?;
         Some(user_data(&secret))
     }
 
@@ -201,6 +183,32 @@ impl Context {
         }
         memory.guest = Some((time, answer.clone()));
         answer
+    }
+}
+
+/// Objects of one Cluster among which those of its machines are looked for.
+struct Around {
+    pods: BTreeMap<(String, String), Arc<LauncherPod>>,
+    secrets: BTreeMap<(String, String), Arc<PartialObjectMeta<Secret>>>,
+}
+
+impl Around {
+    /// Those that say by a label that they are a machine's, in the namespace of its virtual machine.
+    fn of_machine<'a, K: Resource>(
+        all: &'a BTreeMap<(String, String), Arc<K>>,
+        (namespace, machine): (&'a str, &'a str),
+    ) -> impl Iterator<Item = &'a Arc<K>> {
+        all.values().filter(move |object| {
+            object.meta().namespace.as_deref() == Some(namespace)
+                && object.labels().get(names::MACHINE_NAME).map(String::as_str) == Some(machine)
+        })
+    }
+
+    /// The Pod of a machine, the newest if there are several.
+    fn launcher(&self, place: &NamespacedName) -> Option<LauncherPod> {
+        let pods = Self::of_machine(&self.pods, (&place.namespace, &place.name));
+        let newest = pods.max_by_key(|pod| pod.metadata.creation_timestamp.clone());
+        newest.map(|pod| (**pod).clone())
     }
 }
 
