@@ -2,6 +2,8 @@ module guestcluster.dev/hack/tools/capk
 
 go 1.26.0
 
+tool sigs.k8s.io/cluster-api-provider-kubevirt
+
 require (
 	cel.dev/expr v0.24.0 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
@@ -128,5 +130,3 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.1 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
-
-tool sigs.k8s.io/cluster-api-provider-kubevirt

@@ -2,6 +2,13 @@ module guestcluster.dev/hack/tools/cluster-api
 
 go 1.26.0
 
+tool (
+	sigs.k8s.io/cluster-api/bootstrap/kubeadm
+	sigs.k8s.io/cluster-api/cmd/clusterctl
+	sigs.k8s.io/cluster-api/controlplane/kubeadm
+	sigs.k8s.io/cluster-api/core
+)
+
 require (
 	cel.dev/expr v0.25.2 // indirect
 	dario.cat/mergo v1.0.1 // indirect
@@ -150,10 +157,3 @@ require (
 )
 
 replace sigs.k8s.io/cluster-api/api => sigs.k8s.io/cluster-api/api v1.14.2
-
-tool (
-	sigs.k8s.io/cluster-api/bootstrap/kubeadm
-	sigs.k8s.io/cluster-api/cmd/clusterctl
-	sigs.k8s.io/cluster-api/controlplane/kubeadm
-	sigs.k8s.io/cluster-api/core
-)
