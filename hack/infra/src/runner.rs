@@ -132,6 +132,8 @@ pub struct Site {
     centre: Arc<DataCentre>,
     hosts: Hosts,
     supervisor: Supervisor,
+    authority: Authority,
+    kubectl: Kubectl,
 }
 
 struct SetUp {
@@ -201,6 +203,8 @@ impl SetUp {
             centre,
             hosts,
             supervisor,
+            authority,
+            kubectl,
         })
     }
 

@@ -74,7 +74,7 @@ pub(super) struct Module {
 
 impl Module {
     /// A module without C code and definitions.
-    const fn plain(name: &'static str, programs: &'static [Program]) -> Self {
+    pub(super) const fn plain(name: &'static str, programs: &'static [Program]) -> Self {
         Self {
             name,
             cgo: false,
@@ -95,13 +95,17 @@ pub(super) struct Program {
     pub(super) variables: Variables,
 }
 
-type Variables = &'static [(&'static str, &'static str)];
+pub(super) type Variables = &'static [(&'static str, &'static str)];
 
-const fn program(name: &'static str, package: &'static str) -> Program {
+pub(super) const fn program(name: &'static str, package: &'static str) -> Program {
     versioned(name, package, &[])
 }
 
-const fn versioned(name: &'static str, package: &'static str, variables: Variables) -> Program {
+pub(super) const fn versioned(
+    name: &'static str,
+    package: &'static str,
+    variables: Variables,
+) -> Program {
     Program {
         name,
         package,
