@@ -17,6 +17,7 @@ pub struct Scenario {
     needs_faults: bool,
     is_foundation: bool,
     is_long: bool,
+    needs_peers: bool,
     run: Trial,
 }
 
@@ -28,6 +29,7 @@ impl Scenario {
             needs_faults: false,
             is_foundation: false,
             is_long: false,
+            needs_peers: false,
             run,
         }
     }
@@ -36,6 +38,13 @@ impl Scenario {
     #[must_use]
     pub const fn faults(mut self) -> Self {
         self.needs_faults = true;
+        self
+    }
+
+    /// It needs hosts on which Cluster API's controllers can be installed, which are built before it begins.
+    #[must_use]
+    pub const fn peers(mut self) -> Self {
+        self.needs_peers = true;
         self
     }
 
@@ -80,6 +89,7 @@ fn groups() -> Vec<(&'static str, Vec<Scenario>)> {
         ("layers", crate::layers::scenarios()),
         ("moves", crate::layers::moving()),
         ("truth", crate::truth::scenarios()),
+        ("bridge", crate::bridge::scenarios()),
     ]
 }
 
@@ -108,6 +118,14 @@ impl Selection {
         let name = format!("{group}/{}", scenario.name);
         let has_group = self.names.is_empty() || self.names.iter().any(|named| named == group);
         self.names.contains(&name) || has_group && (self.full || !scenario.is_long)
+    }
+
+    /// Whether Cluster API's controllers are to be built.
+    pub fn needs_peers(&self) -> bool {
+        groups().iter().any(|(group, scenarios)| {
+            let mut selected = scenarios.iter().filter(|s| self.has(group, s));
+            selected.any(|scenario| scenario.needs_peers)
+        })
     }
 
     /// Says which name means nothing.
@@ -144,8 +162,8 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
     for (group, scenarios) in groups() {
         for scenario in scenarios.iter().filter(|s| selection.has(group, s)) {
             let name = format!("{group}/{}", scenario.name);
-            if scenario.needs_faults && stage.infra().is_err() {
-                println!("{name}: skipped, it needs the local infrastructure's faults");
+            if (scenario.needs_faults || scenario.needs_peers) && stage.infra().is_err() {
+                println!("{name}: skipped, it needs the local infrastructure");
                 continue;
             }
             println!("{name} …");
