@@ -12,8 +12,9 @@ use guestcluster_infra::progress::Progress;
 use guestcluster_infra::tools::ensure_cluster_api;
 
 use crate::audit::Mark;
+use crate::guest::install_operator;
 use crate::scenario;
-use crate::stage::Stage;
+use crate::stage::{RELEASE, SYSTEM, Stage};
 use crate::suite::Scenario;
 use guest::Guest;
 
@@ -22,7 +23,10 @@ const STEP: Duration = Duration::from_secs(300);
 
 /// The scenarios, in order.
 pub fn scenarios() -> Vec<Scenario> {
-    vec![scenario!(capk_makes_a_guest, peers, long)]
+    vec![
+        scenario!(capk_makes_a_guest, peers, long),
+        scenario!(we_make_a_guest, peers, long),
+    ]
 }
 
 /// Who provides the machines.
@@ -30,26 +34,82 @@ pub fn scenarios() -> Vec<Scenario> {
 pub enum Provider {
     /// The KubeVirt provider of the Cluster API project, to compare with.
     Capk,
+    /// The operator.
+    Ours,
 }
 
 impl Provider {
     /// Makes it the only one that runs.
     async fn take_over(self, stage: &Stage) -> anyhow::Result<()> {
-        let installed = match self {
-            Self::Capk => cluster_api::Provider::Capk,
-        };
+        install_operator(stage).await?;
         // They are built already: what takes minutes is done before the scenarios begin.
         let built = tokio::task::spawn_blocking(|| ensure_cluster_api(&Progress::detect()));
-        let infra = stage.infra()?;
-        infra.install_cluster_api(&built.await??, installed).await
+        let (built, infra) = (built.await??, stage.infra()?);
+        match self {
+            Self::Capk => {
+                serve(stage, false).await?;
+                infra
+                    .install_cluster_api(&built, cluster_api::Provider::Capk)
+                    .await
+            }
+            Self::Ours => {
+                stop_capk(stage).await?;
+                infra
+                    .install_cluster_api(&built, cluster_api::Provider::None)
+                    .await?;
+                serve(stage, true).await
+            }
+        }
     }
 
     /// Its user at the API server.
     const fn user(self) -> &'static str {
         match self {
             Self::Capk => "system:serviceaccount:capk-system:capk-manager",
+            Self::Ours => "system:serviceaccount:guestcluster-system:guestcluster-operator",
         }
     }
+}
+
+/// Switches the operator's own provider on or off, as the guide says.
+async fn serve(stage: &Stage, on: bool) -> anyhow::Result<()> {
+    let chart = stage
+        .file("charts/guestcluster-operator")
+        .display()
+        .to_string();
+    let value = format!("capkProvider.enabled={on}");
+    let upgrade = [
+        "upgrade",
+        RELEASE,
+        &chart,
+        "--namespace",
+        SYSTEM,
+        "--reuse-values",
+    ];
+    let force = ["--force-conflicts", "--wait", "--timeout", "120s"];
+    stage
+        .helm(&[&upgrade[..], &["--set", &value], &force].concat())
+        .await
+        .map(drop)
+}
+
+/// Scales CAPK's controller manager down where there is one, as the guide says.
+async fn stop_capk(stage: &Stage) -> anyhow::Result<()> {
+    let capk = ["--namespace", "capk-system"];
+    let name = "deployment/capk-controller-manager";
+    let found = [
+        &capk[..],
+        &["get", name, "--ignore-not-found", "-o", "name"],
+    ]
+    .concat();
+    if stage.kubectl(&found).await?.is_empty() {
+        return Ok(());
+    }
+    stage
+        .kubectl(&[&capk[..], &["scale", name, "--replicas=0"]].concat())
+        .await?;
+    let gone = ["wait", "pod", "--all", "--for=delete", "--timeout=60s"];
+    stage.kubectl(&[&capk[..], &gone].concat()).await.map(drop)
 }
 
 /// What a provider must do: a control plane of one and then three, workers, and an end that leaves nothing.
@@ -98,4 +158,9 @@ fn tell_first_machine(stage: &Stage, mark: Mark, provider: Provider) -> anyhow::
 /// infrastructure, and what it does can be measured.
 pub async fn capk_makes_a_guest(stage: &Stage) -> anyhow::Result<()> {
     a_guest_lives(stage, Provider::Capk).await
+}
+
+/// The operator makes the same guest, from the same manifests.
+pub async fn we_make_a_guest(stage: &Stage) -> anyhow::Result<()> {
+    a_guest_lives(stage, Provider::Ours).await
 }
