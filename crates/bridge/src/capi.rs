@@ -11,3 +11,11 @@ pub const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 
 /// The label that names an object's Cluster.
 pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+/// The label by which Cluster API tells control-plane Machines.
+pub const CONTROL_PLANE_MACHINE: &str = "cluster.x-k8s.io/control-plane";
+/// The label with a machine's role, which CAPK puts on VMs and their Pods.
+pub const ROLE: &str = "cluster.x-k8s.io/role";
+/// The type of Secrets with authorities.
+pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+/// Our annotation on an exported Cluster: what Cluster API has no place for, by path.
+pub const KEPT: &str = "guestcluster.dev/kept-by-export";

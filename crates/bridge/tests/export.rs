@@ -1,0 +1,409 @@
+//! Export loses nothing in silence, and import gives it back.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guestcluster_api::GuestCluster;
+use guestcluster_bridge::capi;
+use guestcluster_bridge::export::{ApiVersion, Export, ExportError, Fate, Options, export};
+use guestcluster_bridge::import::{ImportError, import};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::CustomResourceExt;
+use serde_json::{Value, json};
+use support::{cluster, full, variants};
+
+const VERSIONS: [ApiVersion; 2] = [ApiVersion::V1Beta1, ApiVersion::V1Beta2];
+
+fn exported(cluster: &GuestCluster, api_version: ApiVersion) -> Export {
+    let options = Options {
+        api_version,
+        authorities: None,
+    };
+    export(cluster, &options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What Cluster API acts on: the objects without our annotation.
+fn acted_on(export: &Export) -> Vec<Value> {
+    let mut objects = export.objects.clone();
+    objects[0]["metadata"]["annotations"] = Value::Null;
+    objects
+}
+
+#[test]
+fn import_after_export_is_the_same_cluster_with_nothing_unread() {
+    for (name, spec) in variants() {
+        let cluster = cluster(&spec);
+        for version in VERSIONS {
+            let import = import(&exported(&cluster, version).objects).unwrap();
+            assert_eq!(import.cluster.spec, cluster.spec, "{name} {version:?}");
+            assert_eq!(import.cluster.metadata, cluster.metadata, "{name}");
+            assert_eq!(import.unread, [], "{name} {version:?}");
+        }
+    }
+}
+
+/// Another value for each field of the full specification, and for both images besides.
+fn others() -> BTreeMap<&'static str, Value> {
+    let disk = |base: &'static [&'static str; 3]| {
+        [
+            (base[0], json!("31Gi")),
+            (base[1], json!("slow")),
+            (base[2], json!("ReadWriteMany")),
+        ]
+    };
+    let mut others = BTreeMap::from([
+        ("/tenant", json!("other")),
+        ("/version", json!("v1.37.0")),
+        ("/image/registry", json!("r.example/g/n:v2")),
+        ("/topology", json!("Converged")),
+        ("/profile", json!("Lab")),
+        ("/controlPlane/replicas", json!(5)),
+        ("/controlPlane/machine/cpu", json!(9)),
+        ("/controlPlane/machine/memory", json!("17Gi")),
+        ("/controlPlane/machine/hugepages", json!("2Mi")),
+        ("/controlPlane/machine/numa", Value::Null),
+        ("/controlPlane/machine/isolateEmulatorThread", json!(false)),
+        ("/controlPlane/machine/priorityClassName", json!("other")),
+        (
+            "/controlPlane/placement/nodeSelector",
+            json!({ "example.com/rack": "b" }),
+        ),
+        (
+            "/controlPlane/placement/tolerations",
+            json!([{ "operator": "Exists" }]),
+        ),
+        ("/controlPlane/endpoint/type", json!("NodePort")),
+        ("/controlPlane/endpoint/host", json!("b.example.com")),
+        ("/controlPlane/endpoint/port", json!(443)),
+        ("/controlPlane/endpoint/certSANs", json!(["c.example.com"])),
+        (
+            "/controlPlane/endpoint/annotations",
+            json!({ "lb.example.com/pool": "private" }),
+        ),
+        (
+            "/controlPlane/endpoint/loadBalancerClass",
+            json!("example.com/other"),
+        ),
+        (
+            "/controlPlane/endpoint/sourceRanges",
+            json!(["203.0.114.0/24"]),
+        ),
+        ("/controlPlane/certificateValidityPeriod", json!("721h")),
+        (
+            "/controlPlane/apiServer/extraArgs",
+            json!({ "audit-log-maxage": "8" }),
+        ),
+        (
+            "/controlPlane/controllerManager/extraArgs",
+            json!({ "v": "3" }),
+        ),
+        ("/controlPlane/scheduler/extraArgs", json!({ "v": "3" })),
+        (
+            "/controlPlane/etcd/extraArgs",
+            json!({ "quota-backend-bytes": "1" }),
+        ),
+        ("/controlPlane/drainTimeoutSeconds", json!(601)),
+        ("/workers/0/name", json!("special")),
+        ("/workers/0/replicas", json!(5)),
+        ("/workers/0/machine/cpu", json!(9)),
+        ("/workers/0/machine/memory", json!("17Gi")),
+        ("/workers/0/machine/hugepages", json!("2Mi")),
+        ("/workers/0/machine/numa", Value::Null),
+        ("/workers/0/machine/isolateEmulatorThread", json!(false)),
+        ("/workers/0/machine/priorityClassName", json!("other")),
+        ("/workers/0/devices/0/deviceName", json!("nvidia.com/A100")),
+        ("/workers/0/devices/0/kind", json!("HostDevice")),
+        ("/workers/0/devices/0/count", json!(3)),
+        ("/workers/0/maxPerHost", json!(3)),
+        ("/workers/0/labels", json!({ "kubernetes.io/odd": "2" })),
+        ("/workers/0/taints/0/key", json!("example.com/u")),
+        ("/workers/0/taints/0/value", json!("y")),
+        ("/workers/0/taints/0/effect", json!("NoExecute")),
+        (
+            "/workers/0/placement/nodeSelector",
+            json!({ "example.com/rack": "b" }),
+        ),
+        (
+            "/workers/0/placement/tolerations",
+            json!([{ "operator": "Exists" }]),
+        ),
+        ("/workers/0/rollout/maxSurge", json!(3)),
+        ("/workers/0/rollout/maxUnavailable", json!(2)),
+        ("/workers/0/drainTimeoutSeconds", json!(301)),
+        ("/network/podCIDR", json!("10.220.0.0/16")),
+        ("/network/serviceCIDR", json!("10.221.0.0/16")),
+        ("/network/dnsDomain", json!("other.local")),
+        ("/network/machine/binding", json!("Bridge")),
+        ("/addons/cni", json!("None")),
+        ("/deletion/protected", json!(false)),
+        ("/deletion/disks", json!("Delete")),
+        ("/capacityPolicy", json!("Ignore")),
+        ("/capacityScope", json!("Host")),
+        ("/repair/coLocation", json!("Move")),
+        ("/maintenance/migration/bandwidthPerMigration", json!("2Gi")),
+        ("/paused", json!(false)),
+    ]);
+    for base in [
+        &[
+            "/controlPlane/machine/rootDisk/size",
+            "/controlPlane/machine/rootDisk/storageClassName",
+            "/controlPlane/machine/rootDisk/accessMode",
+        ],
+        &[
+            "/controlPlane/machine/etcdDisk/size",
+            "/controlPlane/machine/etcdDisk/storageClassName",
+            "/controlPlane/machine/etcdDisk/accessMode",
+        ],
+        &[
+            "/workers/0/machine/rootDisk/size",
+            "/workers/0/machine/rootDisk/storageClassName",
+            "/workers/0/machine/rootDisk/accessMode",
+        ],
+    ] {
+        others.extend(disk(base));
+    }
+    others
+}
+
+/// Lists that one value stands for, and what the full specification cannot hold beside it.
+const APART: [&str; 3] = ["/image/pvc/name", "/image/http/url", "/image/http/checksum"];
+
+/// Paths of all fields that the schema knows.
+fn fields(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    if let Some(fields_of) = schema["properties"].as_object() {
+        for (name, schema) in fields_of {
+            fields(schema, &format!("{path}/{name}"), found);
+        }
+    } else if schema["items"]["properties"].is_object() && !path.ends_with("tolerations") {
+        fields(&schema["items"], &format!("{path}/0"), found);
+    } else {
+        found.insert(path.to_owned());
+    }
+}
+
+#[test]
+fn each_field_of_a_cluster_is_exported_or_listed() {
+    let crd = json!(GuestCluster::crd());
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let mut known = BTreeSet::new();
+    fields(schema, "", &mut known);
+    known.retain(|path| {
+        !APART.contains(&path.as_str()) && !path.contains("/workers/0/machine/etcd")
+    });
+    let others = others();
+    let tried: BTreeSet<_> = others.keys().map(|path| (*path).to_owned()).collect();
+    assert_eq!(known, tried, "each field needs another value here");
+    for (path, other) in &others {
+        let mut changed = full();
+        // What belongs together changes together.
+        match *path {
+            "/topology" => changed["workers"] = json!([]),
+            "/profile" => changed["controlPlane"]["replicas"] = json!(1),
+            _ => {}
+        }
+        let before = changed.clone();
+        *changed.pointer_mut(path).unwrap() = other.clone();
+        changes_what_is_said(path, &before, &changed);
+    }
+}
+
+#[test]
+fn each_source_of_an_image_is_exported_or_listed() {
+    let digest = |digits: &str| format!("sha256:{}", digits.repeat(32));
+    for (path, before, after) in [
+        (
+            "/image/pvc/name",
+            json!({ "pvc": { "name": "a" } }),
+            json!({ "pvc": { "name": "b" } }),
+        ),
+        (
+            "/image/http/url",
+            json!({ "http": { "url": "https://a", "checksum": digest("ab") } }),
+            json!({ "http": { "url": "https://b", "checksum": digest("ab") } }),
+        ),
+        (
+            "/image/http/checksum",
+            json!({ "http": { "url": "https://a", "checksum": digest("ab") } }),
+            json!({ "http": { "url": "https://a", "checksum": digest("cd") } }),
+        ),
+    ] {
+        let (mut one, mut other) = (full(), full());
+        one["image"] = before;
+        other["image"] = after;
+        changes_what_is_said(path, &one, &other);
+    }
+}
+
+/// Either the objects that Cluster API acts on differ, or the list does.
+fn changes_what_is_said(path: &str, before: &Value, after: &Value) {
+    for version in VERSIONS {
+        let [before, after] = [before, after].map(|spec| exported(&cluster(spec), version));
+        let list = |export: &Export| {
+            let kept = export
+                .unmapped
+                .iter()
+                .filter(|one| one.fate == Fate::Annotation);
+            kept.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(
+            acted_on(&before) != acted_on(&after) || list(&before) != list(&after),
+            "{path} is lost in silence"
+        );
+    }
+}
+
+#[test]
+fn each_thing_that_is_kept_says_why_and_what_to_do_instead() {
+    for (name, spec) in variants() {
+        for one in exported(&cluster(&spec), ApiVersion::V1Beta2).unmapped {
+            assert!(
+                !one.why.contains("Cluster API has no field for it"),
+                "{name}: {one}"
+            );
+            assert!(
+                !one.instead.is_empty() && one.field.len() > 4,
+                "{name}: {one}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_somebody_changed_since_the_export_holds() {
+    let mut objects = exported(&cluster(&full()), ApiVersion::V1Beta2).objects;
+    let kubeadm = objects
+        .iter_mut()
+        .find(|object| object["kind"] == "KubeadmControlPlane");
+    kubeadm.unwrap()["spec"]["version"] = json!("v1.37.1");
+    let mut spec = full();
+    spec["version"] = json!("v1.37.1");
+    assert_eq!(import(&objects).unwrap().cluster.spec, cluster(&spec).spec);
+}
+
+#[test]
+fn a_template_of_other_content_has_another_name() {
+    let template = |edit: &dyn Fn(&mut Value)| {
+        let mut spec = full();
+        edit(&mut spec);
+        let export = exported(&cluster(&spec), ApiVersion::V1Beta2);
+        let object = export
+            .objects
+            .into_iter()
+            .find(|object| object["kind"] == "KubevirtMachineTemplate");
+        object.unwrap()["metadata"]["name"].clone()
+    };
+    let same = template(&|_| {});
+    assert_eq!(
+        same,
+        template(&|spec| spec["controlPlane"]["replicas"] = json!(5))
+    );
+    assert_ne!(
+        same,
+        template(&|spec| spec["controlPlane"]["machine"]["cpu"] = json!(9))
+    );
+}
+
+#[test]
+fn an_endpoint_is_written_with_host_and_port_or_not_at_all() {
+    for (name, spec) in variants() {
+        let objects = exported(&cluster(&spec), ApiVersion::V1Beta2).objects;
+        let endpoint = &objects[1]["spec"]["controlPlaneEndpoint"];
+        let service = &objects[1]["spec"]["controlPlaneServiceTemplate"]["spec"]["type"];
+        assert!(
+            endpoint.is_null() || (endpoint["host"].is_string() && endpoint["port"].is_i64()),
+            "{name}"
+        );
+        assert!(
+            ["ClusterIP", "LoadBalancer"].contains(&service.as_str().unwrap()),
+            "{name}"
+        );
+        let text = json!(objects).to_string();
+        for trap in [
+            "cloudinitvolume",
+            "cloudInitNoCloud",
+            "failureDomain\"",
+            "firmware",
+        ] {
+            assert!(!text.contains(trap), "{name} has {trap}");
+        }
+    }
+}
+
+fn secret(name: &str) -> Secret {
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(name.to_owned());
+    let pem = || ByteString(b"pem".to_vec());
+    secret.data = Some([("tls.crt".to_owned(), pem()), ("tls.key".to_owned(), pem())].into());
+    secret
+}
+
+#[test]
+fn authorities_are_exported_only_where_they_are_asked_for_and_then_all_of_them() {
+    let mut guest = cluster(&full());
+    guest.status = Some(guestcluster_api::GuestClusterStatus::default());
+    let without = exported(&guest, ApiVersion::V1Beta2);
+    assert!(without.secrets.is_empty());
+    assert!(
+        without
+            .unmapped
+            .iter()
+            .any(|one| one.field == "authorities")
+    );
+    let names = ["prod-ca", "prod-etcd", "prod-proxy", "prod-sa"];
+    let mut given: Vec<_> = names.map(secret).into();
+    let options = |authorities| Options {
+        api_version: ApiVersion::V1Beta2,
+        authorities: Some(authorities),
+    };
+    let with = export(&guest, &options(&given)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(with.secrets.len(), 4);
+    for secret in &with.secrets {
+        assert_eq!(secret.type_.as_deref(), Some(capi::SECRET_TYPE));
+        assert_eq!(
+            secret.metadata.labels.as_ref().unwrap()[capi::CLUSTER_NAME],
+            "prod"
+        );
+        assert!(secret.metadata.owner_references.is_none());
+    }
+    assert!(with.unmapped.iter().all(|one| one.field != "authorities"));
+    given.pop();
+    let missing = ExportError::MissingAuthority("prod-sa".to_owned());
+    assert_eq!(export(&guest, &options(&given)).err(), Some(missing));
+}
+
+#[test]
+fn objects_of_other_makers_are_read_and_what_is_not_read_is_listed() {
+    let mut objects = exported(&cluster(&full()), ApiVersion::V1Beta1).objects;
+    objects[0]["metadata"]["annotations"] = Value::Null;
+    for object in &mut objects {
+        if object["kind"] == "KubeadmControlPlane" {
+            object["spec"]["kubeadmConfigSpec"]["ntp"] = json!({ "enabled": true });
+        }
+    }
+    objects.push(json!({ "kind": "ConfigMap", "metadata": { "name": "extra" } }));
+    let import = import(&objects).unwrap();
+    let unread: Vec<_> = import.unread.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        unread,
+        [
+            "KubeadmControlPlane prod-control-plane /spec/kubeadmConfigSpec/ntp/enabled: true is not read",
+            "ConfigMap extra : a GuestCluster has no counterpart of this object",
+        ]
+    );
+}
+
+#[test]
+fn objects_that_are_missing_are_named() {
+    let mut objects = exported(&cluster(&full()), ApiVersion::V1Beta2).objects;
+    objects.retain(|object| object["kind"] != "KubevirtCluster");
+    let missing = ImportError::Missing {
+        kind: "KubevirtCluster",
+        name: "prod".to_owned(),
+    };
+    assert_eq!(import(&objects).err(), Some(missing));
+    assert_eq!(import(&[]).err(), Some(ImportError::NotOne(0)));
+}
