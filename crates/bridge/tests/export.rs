@@ -1,6 +1,10 @@
 //! Export loses nothing in silence, and import gives it back.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod support;
 
@@ -206,7 +210,8 @@ fn each_field_of_a_cluster_is_exported_or_listed() {
             _ => {}
         }
         let before = changed.clone();
-        *changed.pointer_mut(path).unwrap() = other.clone();
+        let place = changed.pointer_mut(path);
+        *place.unwrap_or_else(|| panic!("{path} is not filled")) = other.clone();
         changes_what_is_said(path, &before, &changed);
     }
 }
@@ -333,6 +338,13 @@ fn an_endpoint_is_written_with_host_and_port_or_not_at_all() {
     }
 }
 
+const fn asking_for(authorities: &[Secret]) -> Options<'_> {
+    Options {
+        api_version: ApiVersion::V1Beta2,
+        authorities: Some(authorities),
+    }
+}
+
 fn secret(name: &str) -> Secret {
     let mut secret = Secret::default();
     secret.metadata.name = Some(name.to_owned());
@@ -355,11 +367,7 @@ fn authorities_are_exported_only_where_they_are_asked_for_and_then_all_of_them()
     );
     let names = ["prod-ca", "prod-etcd", "prod-proxy", "prod-sa"];
     let mut given: Vec<_> = names.map(secret).into();
-    let options = |authorities| Options {
-        api_version: ApiVersion::V1Beta2,
-        authorities: Some(authorities),
-    };
-    let with = export(&guest, &options(&given)).unwrap_or_else(|error| panic!("{error}"));
+    let with = export(&guest, &asking_for(&given)).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(with.secrets.len(), 4);
     for secret in &with.secrets {
         assert_eq!(secret.type_.as_deref(), Some(capi::SECRET_TYPE));
@@ -372,7 +380,7 @@ fn authorities_are_exported_only_where_they_are_asked_for_and_then_all_of_them()
     assert!(with.unmapped.iter().all(|one| one.field != "authorities"));
     given.pop();
     let missing = ExportError::MissingAuthority("prod-sa".to_owned());
-    assert_eq!(export(&guest, &options(&given)).err(), Some(missing));
+    assert_eq!(export(&guest, &asking_for(&given)).err(), Some(missing));
 }
 
 #[test]
