@@ -6,6 +6,7 @@
 
 mod build;
 mod catalogue;
+mod definitions;
 
 use std::fs;
 use std::path::{Path, PathBuf};

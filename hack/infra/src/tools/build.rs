@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::catalogue::{Definitions, Module, Program};
+use super::catalogue::{Module, Program};
+use super::definitions::Definitions;
 use crate::build_command::{bound, run};
 use crate::cache::{Key, KeyBuilder};
 use crate::progress::{Progress, mebibytes};

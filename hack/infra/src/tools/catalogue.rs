@@ -1,5 +1,7 @@
 //! Which programs are built from which module, and how.
 
+use super::definitions::{self, Definitions};
+
 /// The version of Kubernetes on the infrastructure, and in the node image that machines boot from unless they ask for
 /// another.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
@@ -21,10 +23,6 @@ pub const NEXT_COREDNS_VERSION: &str = "v1.14.6";
 pub const FLANNEL_VERSION: &str = "v0.27.4";
 /// The version of Helm.
 pub const HELM_VERSION: &str = "v4.3.1";
-/// The version of Cluster API whose definitions exported manifests are held to.
-pub const CLUSTER_API_VERSION: &str = "v1.14.2";
-/// The version of Cluster API's provider for KubeVirt, likewise.
-pub const CAPK_VERSION: &str = "v0.11.2";
 
 /// A minor release of Kubernetes that there is a node image of.
 ///
@@ -74,30 +72,6 @@ pub(super) struct Module {
     pub(super) programs: &'static [Program],
     /// Which CustomResourceDefinitions it gives.
     pub(super) crds: Option<Definitions>,
-}
-
-/// Where CustomResourceDefinitions come from.
-#[derive(Clone, Copy)]
-pub(super) enum Definitions {
-    /// controller-gen writes them from the types of this Go package.
-    Generated(&'static str),
-    /// A Go module carries them ready made.
-    Published {
-        /// Path of the module, pinned like any other.
-        module: &'static str,
-        /// Its folders with one YAML file each.
-        folders: &'static [&'static str],
-    },
-}
-
-impl Definitions {
-    /// What tells them apart in a digest.
-    pub(super) fn key(self) -> String {
-        match self {
-            Self::Generated(package) => package.to_owned(),
-            Self::Published { module, folders } => format!("{module} {}", folders.join(" ")),
-        }
-    }
 }
 
 impl Module {
@@ -292,36 +266,6 @@ const CDI_CRDS: Module = Module {
     )),
 };
 
-/// A module of which nothing but its definitions is used.
-const fn definitions(
-    name: &'static str,
-    module: &'static str,
-    folders: &'static [&'static str],
-) -> Module {
-    Module {
-        name,
-        cgo: false,
-        programs: &[],
-        crds: Some(Definitions::Published { module, folders }),
-    }
-}
-
-const CLUSTER_API_CRDS: Module = definitions(
-    "cluster-api-crds",
-    "sigs.k8s.io/cluster-api",
-    &[
-        "core/config/crd/bases",
-        "bootstrap/kubeadm/config/crd/bases",
-        "controlplane/kubeadm/config/crd/bases",
-    ],
-);
-
-const CAPK_CRDS: Module = definitions(
-    "capk-crds",
-    "sigs.k8s.io/cluster-api-provider-kubevirt",
-    &["config/crd/bases"],
-);
-
 const PAUSE: Module = Module::plain(
     "pause",
     &[program("pause", "guestcluster.dev/hack/tools/pause")],
@@ -339,8 +283,8 @@ pub(super) const INFRASTRUCTURE: &[&Module] = &[
     &CRI_TOOLS,
     &HELM,
     &CDI_CRDS,
-    &CLUSTER_API_CRDS,
-    &CAPK_CRDS,
+    &definitions::CLUSTER_API,
+    &definitions::CAPK,
     &PAUSE,
 ];
 
@@ -386,16 +330,6 @@ mod tests {
             ("flannel", "github.com/flannel-io/flannel", FLANNEL_VERSION),
             ("helm", "helm.sh/helm/v4", HELM_VERSION),
             ("cri-tools", "sigs.k8s.io/cri-tools", "v1.36.0"),
-            (
-                "cluster-api-crds",
-                "sigs.k8s.io/cluster-api",
-                CLUSTER_API_VERSION,
-            ),
-            (
-                "capk-crds",
-                "sigs.k8s.io/cluster-api-provider-kubevirt",
-                CAPK_VERSION,
-            ),
         ] {
             assert!(
                 pins(module).contains(&format!("{path} {version}")),
