@@ -1,6 +1,6 @@
 //! `kubectl guestcluster export`: a guest as manifests of Cluster API.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -21,8 +21,8 @@ pub struct Options {
     /// Name of the GuestCluster.
     #[arg(value_name = "NAME", required_unless_present = "filename")]
     name: Option<String>,
-    /// Namespace; default: that of the context.
-    #[arg(short, long, value_name = "NAME", conflicts_with = "filename")]
+    /// Namespace; default: that of the context, or the one in the file.
+    #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
     /// Read the GuestCluster from a YAML or JSON file with this one object, without a cluster.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["name", "with_pki"])]
@@ -58,7 +58,7 @@ enum Output {
 /// Runs the verb.
 pub async fn run(connection: &Connection, options: &Options) -> anyhow::Result<()> {
     let (cluster, authorities) = match (&options.filename, &options.name) {
-        (Some(file), _) => (from_file(file)?, None),
+        (Some(file), _) => (from_file(file, options.namespace.as_deref())?, None),
         (None, Some(name)) => from_cluster(connection, options, name).await?,
         (None, None) => bail!("name a GuestCluster, or a file with -f"),
     };
@@ -77,9 +77,17 @@ pub async fn run(connection: &Connection, options: &Options) -> anyhow::Result<(
     Ok(())
 }
 
-fn from_file(file: &PathBuf) -> anyhow::Result<GuestCluster> {
+fn from_file(file: &Path, namespace: Option<&str>) -> anyhow::Result<GuestCluster> {
     let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
-    parse(&text).with_context(|| format!("{} holds no GuestCluster", file.display()))
+    let cluster = parse(&text);
+    let mut cluster = cluster.with_context(|| format!("cannot export {}", file.display()))?;
+    if let Some(namespace) = namespace {
+        cluster.metadata.namespace = Some(namespace.to_owned());
+    }
+    if cluster.metadata.namespace.is_none() {
+        bail!("{} names no namespace: name one with -n", file.display());
+    }
+    Ok(cluster)
 }
 
 fn parse(text: &str) -> anyhow::Result<GuestCluster> {

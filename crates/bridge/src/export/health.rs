@@ -10,8 +10,16 @@ use crate::capi;
 
 /// A machine that takes longer to join has failed: images may be large and registries slow.
 const STARTUP: i64 = 20 * 60;
-/// Above this share of unhealthy machines something else is wrong, and none is replaced.
-const TOO_MANY: &str = "40%";
+
+/// With more unhealthy machines something else is wrong, and none is replaced. Shares are rounded
+/// down, so that of a few machines one would be too many.
+fn most(pool: &Pool) -> Value {
+    if pool.replicas < 3 {
+        json!(1)
+    } else {
+        json!("40%")
+    }
+}
 
 pub(super) fn check(wanted: &Wanted, pool: &Pool, version: ApiVersion) -> Value {
     let cluster = &wanted.identity.name;
@@ -32,12 +40,12 @@ pub(super) fn check(wanted: &Wanted, pool: &Pool, version: ApiVersion) -> Value 
         ApiVersion::V1Beta1 => {
             spec[key] = startup;
             spec["unhealthyConditions"] = json!(conditions);
-            spec["maxUnhealthy"] = json!(TOO_MANY);
+            spec["maxUnhealthy"] = most(pool);
         }
         ApiVersion::V1Beta2 => {
             spec["checks"] = json!({ key: startup, "unhealthyNodeConditions": conditions });
             spec["remediation"] =
-                json!({ "triggerIf": { "unhealthyLessThanOrEqualTo": TOO_MANY } });
+                json!({ "triggerIf": { "unhealthyLessThanOrEqualTo": most(pool) } });
         }
     }
     json!({

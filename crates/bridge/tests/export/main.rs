@@ -282,3 +282,21 @@ fn objects_that_are_missing_are_named() {
     assert_eq!(import(&objects).err(), Some(missing));
     assert_eq!(import(&[]).err(), Some(ImportError::NotOne(0)));
 }
+
+#[test]
+fn a_single_machine_that_fails_is_replaced_too() {
+    let objects = exported(&cluster(&full()), ApiVersion::V1Beta1).objects;
+    let most = |name: &str| {
+        let mut checks = objects
+            .iter()
+            .filter(|object| object["kind"] == "MachineHealthCheck");
+        let check = checks.find(|check| check["metadata"]["name"] == name);
+        check.unwrap()["spec"]["maxUnhealthy"].clone()
+    };
+    assert_eq!(
+        most("prod-batch"),
+        json!(1),
+        "a share of few machines is none"
+    );
+    assert_eq!(most("prod-general"), json!("40%"));
+}
