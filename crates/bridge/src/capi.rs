@@ -23,6 +23,9 @@ pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 /// Type of the Secrets of Cluster API and its providers.
 pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 
+/// Our annotation on an exported Cluster: what Cluster API has no place for, by path.
+pub const KEPT: &str = "guestcluster.dev/kept-by-export";
+
 /// Label on a VirtualMachine and its Pods: name of the KubevirtMachine.
 pub const MACHINE_NAME: &str = "capk.cluster.x-k8s.io/kubevirt-machine-name";
 /// Label on a VirtualMachine and its Pods: namespace of the KubevirtMachine.

@@ -7,6 +7,7 @@
 mod build;
 mod catalogue;
 mod cluster_api;
+mod definitions;
 
 use std::fs;
 use std::path::{Path, PathBuf};
