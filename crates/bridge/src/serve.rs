@@ -45,7 +45,8 @@ pub fn asks_guest(seen: &Seen) -> bool {
     seen.machines.values().any(|one| {
         let status = one.object.status.as_ref();
         let is_linked = status.is_some_and(|status| status.nodeupdated);
-        let runs = one.instance.as_ref().is_some_and(machine::runs);
+        let instance = one.instance.as_ref();
+        let runs = instance.is_some_and(|instance| machine::is_on(one, instance));
         let moves = eviction::must_leave(one) || !machine::was_ready(one);
         runs && !one.is_deleting() && (!is_linked || moves)
     })

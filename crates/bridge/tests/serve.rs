@@ -141,6 +141,30 @@ fn a_machine_obeys_its_zone_and_control_planes_keep_apart() {
 }
 
 #[test]
+fn a_control_plane_is_behind_the_endpoint_once_its_api_listens() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+    world.add_machine("c-cp-2", true);
+    world.boot_document("c-cp-2");
+    world.step();
+    let probe = world.vm("c-cp-2")["spec"]["template"]["spec"]["readinessProbe"].clone();
+    assert_eq!(probe["tcpSocket"]["port"], 6443);
+    world.runs("c-cp-2", "host-2");
+    world.is_not_ready("c-cp-2");
+    world.joins("c-cp-2");
+    world.step();
+    world.step();
+    let status = world.status("c-cp-2");
+    assert_eq!(
+        condition(Some(&status), "VMProvisioned").unwrap()["status"],
+        "True"
+    );
+    assert!(status.nodeupdated && !status.ready, "{status:?}");
+    world.runs("c-cp-2", "host-2");
+    world.step();
+    assert!(world.status("c-cp-2").ready);
+}
+
+#[test]
 fn a_machine_keeps_all_that_its_user_wrote() {
     let mut world = World::settled(Dialect::V1Beta1, 1, 0);
     world.add_machine("c-w-1", false);

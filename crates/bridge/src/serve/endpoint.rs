@@ -14,7 +14,7 @@ use super::virtual_machine::role_selector;
 use crate::capi;
 
 /// Port of a guest's API, at its endpoint and on its machines.
-const API_PORT: i32 = 6443;
+pub(super) const API_PORT: i32 = 6443;
 /// The longest name of a Service.
 const SERVICE_NAME: usize = 63;
 /// Ports on hosts that Kubernetes gives away, unless an administrator chose others.

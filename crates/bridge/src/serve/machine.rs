@@ -105,7 +105,7 @@ fn live(seen: &Seen, machine: &Machine, now: Timestamp, plan: &mut Plan) -> Repo
             ..Report::off(verdict)
         };
     }
-    let Some(instance) = machine.instance.as_ref().filter(|i| runs(i)) else {
+    let Some(instance) = machine.instance.as_ref().filter(|i| is_on(machine, i)) else {
         return Report::off(trouble::why_off(machine, vm));
     };
     serve(seen, (machine, instance), now, plan)
@@ -234,7 +234,7 @@ fn serve(
     // After a start of its own the guest is asked once whether its Node is still cordoned.
     let is_heard = was_ready(machine) || !matches!(seen.guest, Probe::Unreachable(_));
     Report {
-        is_ready: is_up && is_heard && provisioned.fault.is_none(),
+        is_ready: is_up && is_heard && runs(instance) && provisioned.fault.is_none(),
         provisioned,
         bootstrapped: Some(bootstrapped),
         is_linked,
@@ -389,16 +389,28 @@ fn target(vm: &VirtualMachine) -> Target {
     }
 }
 
+/// It can boot. A control-plane machine is not ready before its API server listens, and that it never
+/// will unless it is helped to boot.
+pub(super) fn is_on(machine: &Machine, instance: &VirtualMachineInstance) -> bool {
+    let phase = instance
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    let boots = machine.is_control_plane() && phase == Some("Running");
+    runs(instance) || boots && address(instance).is_some()
+}
+
+fn address(instance: &VirtualMachineInstance) -> Option<&str> {
+    let first = instance.status.as_ref()?.interfaces.first()?;
+    first
+        .ip_address
+        .as_deref()
+        .filter(|address| !address.is_empty())
+}
+
 /// It runs, is ready and has an address.
 pub(super) fn runs(instance: &VirtualMachineInstance) -> bool {
-    let status = instance.status.clone().unwrap_or_default();
-    let ready = status
-        .conditions
-        .iter()
-        .any(|c| c.type_ == "Ready" && c.status == "True");
-    let address = status
-        .interfaces
-        .first()
-        .and_then(|first| first.ip_address.as_deref());
-    ready && address.is_some_and(|ip| !ip.is_empty())
+    let mut conditions = instance.status.iter().flat_map(|status| &status.conditions);
+    let ready = conditions.any(|one| one.type_ == "Ready" && one.status == "True");
+    ready && address(instance).is_some()
 }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::action::Plan;
 use super::condition::{Conditions, Verdict, is_true};
-use super::machine::runs;
+use super::machine::is_on;
 use super::seen::{Dialect, Machine, Seen};
 use super::trouble;
 
@@ -90,7 +90,7 @@ fn addresses(machine: &Machine) -> Option<Vec<MachineAddress>> {
     let instance = machine
         .instance
         .as_ref()
-        .filter(|instance| runs(instance))?;
+        .filter(|instance| is_on(machine, instance))?;
     let address = |type_: &str, address: &str| MachineAddress {
         type_: type_.to_owned(),
         address: address.to_owned(),

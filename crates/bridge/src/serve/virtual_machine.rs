@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use guestcluster_api::labels::{self, Role, TENANT, ZONE};
 use serde_json::{Map, Value, json};
 
+use super::endpoint::API_PORT;
 use super::seen::{Machine, Seen};
 use crate::capi;
 
@@ -52,6 +53,7 @@ pub fn render(seen: &Seen, machine: &Machine, user_data: &str) -> Value {
     attach_user_data(body, user_data);
     if machine.is_control_plane() {
         keep_apart(body, seen, annotations.get(ANTI_AFFINITY));
+        object(body).entry("readinessProbe").or_insert_with(answers);
     }
     if let Some(zone) = failure_domain(machine) {
         bind_to_zone(body, zone);
@@ -167,6 +169,20 @@ fn keep_apart(body: &mut Value, seen: &Seen, wish: Option<&String>) {
         let terms = apart.entry("requiredDuringSchedulingIgnoredDuringExecution");
         list(terms.or_insert(Value::Null)).push(term);
     }
+}
+
+/// A machine is behind the endpoint once something listens at the port of its API: without a probe of
+/// its user's own it would be from the moment that it is switched on, and half of what a joining
+/// machine asks would be refused. Servers that ask everybody who they are answer no anonymous question,
+/// so none is asked.
+fn answers() -> Value {
+    json!({
+        "tcpSocket": { "port": API_PORT },
+        "periodSeconds": 2,
+        "timeoutSeconds": 2,
+        "failureThreshold": 2,
+        "successThreshold": 1,
+    })
 }
 
 /// Terms of a node selector are alternatives: each of them gets the zone.

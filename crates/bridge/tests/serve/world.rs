@@ -268,6 +268,12 @@ impl World {
         self.machine(name).instance = Some(read::<VirtualMachineInstance>(instance));
     }
 
+    pub fn is_not_ready(&mut self, name: &str) {
+        let instance = self.machine(name).instance.as_mut().unwrap();
+        let status = instance.status.as_mut().unwrap();
+        status.conditions.retain(|one| one.type_ != "Ready");
+    }
+
     pub fn joins(&mut self, name: &str) {
         let node = GuestNode {
             uid: name.to_owned(),

@@ -151,7 +151,8 @@ fn with_defaults(text: &str) -> String {
     while let Some((before, after)) = rest.split_once("${") {
         replaced.push_str(before);
         let expression = after.split_once('}');
-        let default = expression.and_then(|(inside, tail)| Some((inside.split_once(":=")?.1, tail)));
+        let default =
+            expression.and_then(|(inside, tail)| Some((inside.split_once(":=")?.1, tail)));
         match default {
             Some((default, tail)) => {
                 replaced.push_str(default);
