@@ -193,18 +193,20 @@ impl Template<'_> {
             "spec": {
                 "version": self.version,
                 "image": {"registry": self.image.trim_start_matches("docker://")},
-                "network": {"podCidr": PODS, "serviceCidr": SERVICES},
+                "network": {"podCIDR": PODS, "serviceCIDR": SERVICES},
             },
         }))?;
         let wanted = Wanted::parse(&cluster, &Settings::default())
             .map_err(|errors| anyhow::anyhow!("{}", errors.0.join("; ")))?;
-        let objects = json!({
-            "apiVersion": "v1", "kind": "List", "items": render::flannel(&wanted, API),
-        });
+        // One document each: a List is not understood.
+        let objects: Vec<_> = render::flannel(&wanted, API)
+            .iter()
+            .map(Value::to_string)
+            .collect();
         Ok(json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"namespace": self.namespace, "name": "pod-network"},
-            "data": {"objects": objects.to_string()},
+            "data": {"objects": objects.join("\n---\n")},
         }))
     }
 
