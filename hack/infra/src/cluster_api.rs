@@ -184,7 +184,12 @@ fn trust(object: &mut Value, authority: &str) {
 
 fn text<'a>(object: &'a Value, path: &str) -> anyhow::Result<&'a str> {
     let found = object.pointer(path).and_then(Value::as_str);
-    found.with_context(|| format!("no {path} in {} {}", object["kind"], object["metadata"]["name"]))
+    found.with_context(|| {
+        format!(
+            "no {path} in {} {}",
+            object["kind"], object["metadata"]["name"]
+        )
+    })
 }
 
 #[cfg(test)]
@@ -199,14 +204,20 @@ mod tests {
 
     #[test]
     fn definitions_and_webhooks_that_ask_for_an_authority_get_it() {
-        let mut definition = asking(json!({"spec": {"conversion": {"webhook": {"clientConfig": {}}}}}));
+        let mut definition =
+            asking(json!({"spec": {"conversion": {"webhook": {"clientConfig": {}}}}}));
         trust(&mut definition, "pem");
         let client = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
         assert_eq!(client["caBundle"], "cGVt");
         let mut webhooks = asking(json!({"webhooks": [{"clientConfig": {"service": {}}}]}));
         trust(&mut webhooks, "pem");
         assert_eq!(webhooks["webhooks"][0]["clientConfig"]["caBundle"], "cGVt");
-        assert!(webhooks["metadata"]["annotations"].as_object().unwrap().is_empty());
+        assert!(
+            webhooks["metadata"]["annotations"]
+                .as_object()
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]

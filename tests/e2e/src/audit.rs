@@ -95,8 +95,7 @@ impl Write {
 
     /// Leases and Events are not counted.
     fn counts(&self) -> bool {
-        WRITING.contains(&self.verb.as_str())
-            && !["leases", "events"].contains(&self.resource())
+        WRITING.contains(&self.verb.as_str()) && !["leases", "events"].contains(&self.resource())
     }
 }
 

@@ -159,7 +159,10 @@ impl ContainerJob {
         let reference = self.spec.image.clone().unwrap_or_default();
         let image = self.images.borrow().find(&reference).cloned();
         let image = image.with_context(|| format!("no image {reference}"))?;
-        let inside = self.document.root.join(image.entry_point.trim_start_matches('/'));
+        let inside = self
+            .document
+            .root
+            .join(image.entry_point.trim_start_matches('/'));
         // A copy: the binary that was registered may be built anew while this one runs.
         std::fs::copy(&image.binary, &inside)
             .with_context(|| format!("copy {}", image.binary.display()))?;

@@ -49,7 +49,9 @@ impl Images {
 
 /// A reference without its tag and digest.
 fn repository(reference: &str) -> &str {
-    let name = reference.split_once('@').map_or(reference, |(name, _)| name);
+    let name = reference
+        .split_once('@')
+        .map_or(reference, |(name, _)| name);
     match name.rsplit_once(':') {
         // What stands before a slash is the port of a registry.
         Some((repository, tag)) if !tag.contains('/') => repository,

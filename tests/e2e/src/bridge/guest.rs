@@ -170,7 +170,10 @@ fn is_available_with(object: &Value, count: u32) -> anyhow::Result<()> {
 }
 
 fn has_condition(object: &Value, kind: &str) -> bool {
-    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let mut conditions = object["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
     conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 

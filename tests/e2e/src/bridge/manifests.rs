@@ -48,7 +48,13 @@ impl Template<'_> {
         format!("{}-workers", self.name)
     }
 
-    fn object(&self, (group, version): (&str, &str), kind: &str, name: &str, spec: &Value) -> Value {
+    fn object(
+        &self,
+        (group, version): (&str, &str),
+        kind: &str,
+        name: &str,
+        spec: &Value,
+    ) -> Value {
         json!({
             "apiVersion": format!("{group}/{version}"), "kind": kind,
             "metadata": {"namespace": self.namespace, "name": name},
@@ -75,12 +81,7 @@ impl Template<'_> {
 
     fn infrastructure(&self) -> Value {
         let spec = json!({"controlPlaneServiceTemplate": {"spec": {"type": "LoadBalancer"}}});
-        self.object(
-            (MACHINES, "v1alpha1"),
-            "KubevirtCluster",
-            self.name,
-            &spec,
-        )
+        self.object((MACHINES, "v1alpha1"), "KubevirtCluster", self.name, &spec)
     }
 
     fn control_plane(&self) -> Value {
@@ -106,7 +107,12 @@ impl Template<'_> {
     fn joining(&self) -> Value {
         let spec = json!({"template": {"spec": {"joinConfiguration": node_registration()}}});
         let name = self.workers();
-        self.object((BOOTSTRAP, "v1beta2"), "KubeadmConfigTemplate", &name, &spec)
+        self.object(
+            (BOOTSTRAP, "v1beta2"),
+            "KubeadmConfigTemplate",
+            &name,
+            &spec,
+        )
     }
 
     fn worker_deployment(&self) -> Value {
