@@ -18,12 +18,10 @@ use crate::kubelet::images::{Image, Images};
 use crate::pki::Authority;
 use crate::tools::ClusterApi;
 
-/// Core, the kubeadm bootstrap provider and the kubeadm control-plane provider.
-const CORE: [&str; 3] = [
-    "capi-core",
-    "capi-kubeadm-bootstrap",
-    "capi-kubeadm-control-plane",
-];
+/// Core, whose kinds all others look for when they start.
+const CORE: &str = "capi-core";
+/// The kubeadm bootstrap provider and the kubeadm control-plane provider.
+const KUBEADM: [&str; 2] = ["capi-kubeadm-bootstrap", "capi-kubeadm-control-plane"];
 /// The KubeVirt provider.
 const CAPK: &str = "capk";
 
@@ -81,8 +79,9 @@ impl Installer<'_> {
     /// # Errors
     /// When an object is refused or a controller does not become available.
     pub async fn install(&self, order: &Order) -> anyhow::Result<()> {
-        let core = CORE.map(|program| self.component(order, program));
-        futures::future::try_join_all(core).await?;
+        self.component(order, CORE).await?;
+        let kubeadm = KUBEADM.map(|program| self.component(order, program));
+        futures::future::try_join_all(kubeadm).await?;
         match order.provider {
             Provider::Capk => self.component(order, CAPK).await,
             Provider::None => {

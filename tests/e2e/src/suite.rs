@@ -10,14 +10,24 @@ use crate::stage::Stage;
 /// One trial as a future.
 type Trial = for<'a> fn(&'a Stage) -> BoxFuture<'a, anyhow::Result<()>>;
 
+/// Where a scenario can be played.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// Wherever there is KubeVirt.
+    KubeVirt,
+    /// On hosts and machines that can be broken: on the local infrastructure.
+    Faults,
+    /// There too, once Cluster API's controllers are built.
+    Peers,
+}
+
 /// One thing that must hold, tried for real.
 pub struct Scenario {
     /// Name within its group.
     pub name: &'static str,
-    needs_faults: bool,
+    needs: Needs,
     is_foundation: bool,
     is_long: bool,
-    needs_peers: bool,
     run: Trial,
 }
 
@@ -26,10 +36,9 @@ impl Scenario {
     pub const fn new(name: &'static str, run: Trial) -> Self {
         Self {
             name,
-            needs_faults: false,
+            needs: Needs::KubeVirt,
             is_foundation: false,
             is_long: false,
-            needs_peers: false,
             run,
         }
     }
@@ -37,14 +46,14 @@ impl Scenario {
     /// It needs hosts and machines that can be broken.
     #[must_use]
     pub const fn faults(mut self) -> Self {
-        self.needs_faults = true;
+        self.needs = Needs::Faults;
         self
     }
 
     /// It needs hosts on which Cluster API's controllers can be installed, which are built before it begins.
     #[must_use]
     pub const fn peers(mut self) -> Self {
-        self.needs_peers = true;
+        self.needs = Needs::Peers;
         self
     }
 
@@ -124,7 +133,7 @@ impl Selection {
     pub fn needs_peers(&self) -> bool {
         groups().iter().any(|(group, scenarios)| {
             let mut selected = scenarios.iter().filter(|s| self.has(group, s));
-            selected.any(|scenario| scenario.needs_peers)
+            selected.any(|scenario| scenario.needs == Needs::Peers)
         })
     }
 
@@ -162,7 +171,7 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
     for (group, scenarios) in groups() {
         for scenario in scenarios.iter().filter(|s| selection.has(group, s)) {
             let name = format!("{group}/{}", scenario.name);
-            if (scenario.needs_faults || scenario.needs_peers) && stage.infra().is_err() {
+            if scenario.needs != Needs::KubeVirt && stage.infra().is_err() {
                 println!("{name}: skipped, it needs the local infrastructure");
                 continue;
             }

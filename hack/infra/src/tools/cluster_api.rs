@@ -153,15 +153,12 @@ fn with_defaults(text: &str) -> String {
         let expression = after.split_once('}');
         let default =
             expression.and_then(|(inside, tail)| Some((inside.split_once(":=")?.1, tail)));
-        match default {
-            Some((default, tail)) => {
-                replaced.push_str(default);
-                rest = tail;
-            }
-            None => {
-                replaced.push_str("${");
-                rest = after;
-            }
+        if let Some((default, tail)) = default {
+            replaced.push_str(default);
+            rest = tail;
+        } else {
+            replaced.push_str("${");
+            rest = after;
         }
     }
     replaced.push_str(rest);
