@@ -110,9 +110,10 @@ async fn from_cluster(
         .get(name)
         .await
         .map_err(|error| explain(error, &format!("GuestCluster {name}"), namespace))?;
-    let authorities = match options.with_pki {
-        true => Some(authorities(client, namespace, name).await?),
-        false => None,
+    let authorities = if options.with_pki {
+        Some(authorities(client, namespace, name).await?)
+    } else {
+        None
     };
     Ok((cluster, authorities))
 }
