@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use guestcluster_api::{GuestCluster, names};
-use guestcluster_bridge::export::{self, ApiVersion, Export};
+use guestcluster_bridge::export::{self, ApiVersion, Export, Fate};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -72,7 +72,11 @@ pub async fn run(connection: &Connection, options: &Options) -> anyhow::Result<(
     let export = export::export(&cluster, &asked)?;
     print!("{}", printed(&export, options.output)?);
     for one in &export.unmapped {
-        eprintln!("# not exported: {one}");
+        let what = match one.fate {
+            Fate::Annotation => "not exported",
+            Fate::Otherwise => "note",
+        };
+        eprintln!("# {what}: {one}");
     }
     Ok(())
 }
@@ -110,9 +114,10 @@ async fn from_cluster(
         .get(name)
         .await
         .map_err(|error| explain(error, &format!("GuestCluster {name}"), namespace))?;
-    let authorities = match options.with_pki {
-        true => Some(authorities(client, namespace, name).await?),
-        false => None,
+    let authorities = if options.with_pki {
+        Some(authorities(client, namespace, name).await?)
+    } else {
+        None
     };
     Ok((cluster, authorities))
 }

@@ -93,6 +93,7 @@ fn placement() -> Value {
 }
 
 /// Edge by edge: each specification is `full` with these values at these paths; null removes.
+#[allow(clippy::too_many_lines, reason = "a table")]
 pub fn variants() -> Vec<(&'static str, Value)> {
     let edits: &[(&str, &[(&str, Value)])] = &[
         ("full", &[]),
