@@ -2,6 +2,7 @@
 //! its own controllers for everything but the machines.
 
 mod guest;
+mod life;
 mod manifests;
 
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(capk_makes_a_guest, peers, long),
         scenario!(we_make_a_guest, peers, long),
+        scenario!(life::a_guest_is_repaired_drained_and_upgraded, peers, long),
     ]
 }
 

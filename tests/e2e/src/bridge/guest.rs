@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use guestcluster_infra::node_image::NodeImage;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -37,26 +38,83 @@ impl<'a> Guest<'a> {
 
     /// Applies it, with one control-plane machine and no worker.
     pub(super) async fn apply(&self) -> anyhow::Result<()> {
-        let image = self.stage.infra()?.options().image.as_ref();
-        let image = image.context("the infrastructure boots no machines")?;
-        let (repository, _) = image
-            .reference
-            .rsplit_once(':')
-            .context("the image has no tag")?;
-        let repository = repository
-            .split_once(':')
-            .map_or(repository, |(repository, _)| repository);
-        let template = Template {
+        let options = self.stage.infra()?.options();
+        let (version, image) = of_image(options.image.as_ref())?;
+        self.apply_all(self.template(&version, &image).objects()?)
+            .await
+    }
+
+    /// Tells control plane and workers to go to the next minor, which it answers.
+    pub(super) async fn upgrade(&self) -> anyhow::Result<String> {
+        let options = self.stage.infra()?.options();
+        let (version, image) = of_image(options.next_image.as_ref())?;
+        let (templates, patches) = self.template(&version, &image).upgrade("next");
+        self.apply_all(templates).await?;
+        for (object, patch) in patches {
+            let patch = patch.to_string();
+            self.kubectl(&["patch", &object, "--type=merge", "-p", &patch])
+                .await?;
+        }
+        Ok(version)
+    }
+
+    fn template<'t>(&'t self, version: &'t str, image: &'t str) -> Template<'t> {
+        Template {
             namespace: self.namespace,
             name: self.name,
-            version: &image.kubernetes,
-            image: &format!("docker://{repository}@{}", image.digest),
-        };
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": template.objects()?});
+            version,
+            image,
+        }
+    }
+
+    async fn apply_all(&self, objects: Vec<Value>) -> anyhow::Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let apply = ["apply", "--server-side", "-f", "-"];
         self.stage
-            .kubectl_with(&["apply", "--server-side", "-f", "-"], &list.to_string())
+            .kubectl_with(&apply, &list.to_string())
+            .await
+            .map(drop)
+    }
+
+    /// Names of machines by a label of theirs.
+    pub(super) async fn machines(&self, selector: &str) -> anyhow::Result<Vec<String>> {
+        let names = "jsonpath={.items[*].metadata.name}";
+        let names = self
+            .kubectl(&["get", "vm", "-l", selector, "-o", names])
             .await?;
-        Ok(())
+        Ok(names.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Hosts of machines by a label of theirs, in the order of the machines' names.
+    pub(super) async fn hosts(&self, selector: &str) -> anyhow::Result<Vec<String>> {
+        let hosts = "jsonpath={.items[*].status.nodeName}";
+        let hosts = self
+            .kubectl(&["get", "vmi", "-l", selector, "-o", hosts])
+            .await?;
+        Ok(hosts.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// The host on which a machine runs; fails while it is on none.
+    pub(super) async fn host_of(&self, machine: &str) -> anyhow::Result<String> {
+        let instance = self.get(&format!("vmi/{machine}")).await?;
+        let host = instance["status"]["nodeName"].as_str().unwrap_or_default();
+        anyhow::ensure!(instance["status"]["phase"] == "Running", "it does not run");
+        Ok(host.to_owned())
+    }
+
+    /// Versions of all kubelets.
+    pub(super) async fn kubelets(&self) -> anyhow::Result<Vec<String>> {
+        let nodes = self.nodes().await?.into_iter();
+        let versions = nodes.filter_map(|node| Some(node.status?.node_info?.kubelet_version));
+        Ok(versions.collect())
+    }
+
+    /// Nodes that take no Pods.
+    pub(super) async fn cordoned(&self) -> anyhow::Result<Vec<String>> {
+        let nodes = self.nodes().await?.into_iter();
+        let cordoned = nodes
+            .filter(|node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true));
+        Ok(cordoned.filter_map(|node| node.metadata.name).collect())
     }
 
     /// Asks for these many machines.
@@ -143,15 +201,31 @@ impl<'a> Guest<'a> {
         Ok(Client::try_from(config)?)
     }
 
-    async fn get(&self, object: &str) -> anyhow::Result<Value> {
+    pub(super) async fn get(&self, object: &str) -> anyhow::Result<Value> {
         let text = self.kubectl(&["get", object, "-o", "json"]).await?;
         Ok(serde_json::from_str(&text)?)
     }
 
-    async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
+    pub(super) async fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let arguments = [&["--namespace", self.namespace], arguments].concat();
         self.stage.kubectl(&arguments).await
     }
+}
+
+/// Version of an image, and the URL that disks are imported from.
+fn of_image(image: Option<&NodeImage>) -> anyhow::Result<(String, String)> {
+    let image = image.context("the infrastructure boots no such machines")?;
+    let (repository, _) = image
+        .reference
+        .rsplit_once(':')
+        .context("the image has no tag")?;
+    let repository = repository
+        .split_once(':')
+        .map_or(repository, |(repository, _)| repository);
+    Ok((
+        image.kubernetes.clone(),
+        format!("docker://{repository}@{}", image.digest),
+    ))
 }
 
 /// Whether an object that has replicas says of today's specification that all these are available.
@@ -169,7 +243,7 @@ fn is_available_with(object: &Value, count: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn has_condition(object: &Value, kind: &str) -> bool {
+pub(super) fn has_condition(object: &Value, kind: &str) -> bool {
     let mut conditions = object["status"]["conditions"]
         .as_array()
         .into_iter()

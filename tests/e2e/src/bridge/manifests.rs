@@ -40,7 +40,43 @@ impl Template<'_> {
             self.control_plane(),
             self.cluster(),
             self.worker_deployment(),
+            self.health_check(),
         ])
+    }
+
+    /// The templates from which machines of this version are made, and how control plane and workers are
+    /// told to use them.
+    pub(super) fn upgrade(&self, suffix: &str) -> (Vec<Value>, [(String, Value); 2]) {
+        let (control_plane, workers) = (
+            format!("{}-{suffix}", self.name),
+            format!("{}-{suffix}", self.workers()),
+        );
+        let templates = vec![
+            self.machines(&control_plane, &self.apart()),
+            self.machines(&workers, &json!({})),
+        ];
+        let reference = |name: &str| json!({ "name": name });
+        let machines = json!({ "spec": { "infrastructureRef": reference(&control_plane) } });
+        let first = json!({ "spec": { "version": self.version, "machineTemplate": machines } });
+        let spec = json!({ "version": self.version, "infrastructureRef": reference(&workers) });
+        let then = json!({ "spec": { "template": { "spec": spec } } });
+        let patches = [
+            (format!("kubeadmcontrolplane/{}", self.name), first),
+            (format!("machinedeployment/{}", self.workers()), then),
+        ];
+        (templates, patches)
+    }
+
+    /// Nothing but what a provider says of a machine has it replaced within the time of a scenario.
+    fn health_check(&self) -> Value {
+        let conditions = ["Unknown", "False"]
+            .map(|status| json!({"type": "Ready", "status": status, "timeoutSeconds": 900}));
+        let spec = json!({
+            "clusterName": self.name,
+            "selector": {"matchLabels": {"cluster.x-k8s.io/cluster-name": self.name}},
+            "checks": {"nodeStartupTimeoutSeconds": 900, "unhealthyNodeConditions": conditions},
+        });
+        self.object((CORE, "v1beta2"), "MachineHealthCheck", self.name, &spec)
     }
 
     /// The name of the workers' objects.
