@@ -136,7 +136,7 @@ impl Template<'_> {
     }
 
     /// Control-plane machines stand on hosts of their own, as those of native guests do, and are ready once their
-    /// API server listens: the Service for it asks nothing else, and a connection to a machine that is still joining,
+    /// API server is: the Service for it asks nothing else, and a connection to a machine that is still joining,
     /// refused at the wrong moment, ends kubeadm's join for good.
     fn of_control_plane(&self) -> Value {
         let labels = json!({
@@ -151,9 +151,10 @@ impl Template<'_> {
                 }],
             }},
             "readinessProbe": {
-                "tcpSocket": {"port": 6443},
+                "httpGet": {"path": "/readyz", "port": 6443, "scheme": "HTTPS"},
                 "periodSeconds": 2,
                 "timeoutSeconds": 2,
+                "failureThreshold": 2,
             },
         })
     }
