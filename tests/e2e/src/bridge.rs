@@ -20,7 +20,7 @@ use crate::suite::Scenario;
 use guest::Guest;
 
 /// The longest that a step of a guest's life may take.
-const STEP: Duration = Duration::from_secs(300);
+const STEP: Duration = Duration::from_secs(420);
 
 /// The scenarios, in order.
 pub fn scenarios() -> Vec<Scenario> {

@@ -33,7 +33,7 @@ impl Template<'_> {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}),
             self.pod_network()?,
             self.pod_network_set(),
-            self.machines(self.name, &self.apart()),
+            self.machines(self.name, &self.of_control_plane()),
             self.machines(&self.workers(), &json!({})),
             self.joining(),
             self.infrastructure(),
@@ -171,18 +171,28 @@ impl Template<'_> {
         self.object((CORE, "v1beta2"), "MachineDeployment", &name, &spec)
     }
 
-    /// Control-plane machines stand on hosts of their own, as those of native guests do.
-    fn apart(&self) -> Value {
+    /// Control-plane machines stand on hosts of their own, as those of native guests do, and are ready once their
+    /// API server is: the Service for it asks nothing else, and a connection to a machine that is still joining,
+    /// refused at the wrong moment, ends kubeadm's join for good.
+    fn of_control_plane(&self) -> Value {
         let labels = json!({
             "cluster.x-k8s.io/cluster-name": self.name,
             "cluster.x-k8s.io/role": "control-plane",
         });
-        json!({"affinity": {"podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [{
-                "topologyKey": "kubernetes.io/hostname",
-                "labelSelector": {"matchLabels": labels},
-            }],
-        }}})
+        json!({
+            "affinity": {"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": labels},
+                }],
+            }},
+            "readinessProbe": {
+                "httpGet": {"path": "/readyz", "port": 6443, "scheme": "HTTPS"},
+                "periodSeconds": 2,
+                "timeoutSeconds": 2,
+                "failureThreshold": 2,
+            },
+        })
     }
 
     fn machines(&self, name: &str, placement: &Value) -> Value {
