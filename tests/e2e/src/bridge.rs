@@ -117,7 +117,7 @@ async fn stop_capk(stage: &Stage) -> anyhow::Result<()> {
 /// What a provider must do: a control plane of one and then three, workers, and an end that leaves nothing.
 async fn a_guest_lives(stage: &Stage, provider: Provider) -> anyhow::Result<()> {
     provider.take_over(stage).await?;
-    let guest = Guest::new(stage, "bridge", "peer");
+    let guest = Guest::new((stage, provider), "bridge", "peer");
     let (begun, mark) = (Instant::now(), Mark::now(stage)?);
     guest.apply().await?;
     guest.has_machines(1, 0).await?;

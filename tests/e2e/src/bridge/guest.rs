@@ -10,8 +10,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
-use super::STEP;
 use super::manifests::Template;
+use super::{Provider, STEP};
 use crate::cluster::is_ready;
 use crate::stage::Stage;
 use crate::wait::until;
@@ -25,14 +25,20 @@ pub(super) struct Guest<'a> {
     stage: &'a Stage,
     namespace: &'a str,
     name: &'a str,
+    provider: Provider,
 }
 
 impl<'a> Guest<'a> {
-    pub(super) const fn new(stage: &'a Stage, namespace: &'a str, name: &'a str) -> Self {
+    pub(super) const fn new(
+        (stage, provider): (&'a Stage, Provider),
+        namespace: &'a str,
+        name: &'a str,
+    ) -> Self {
         Self {
             stage,
             namespace,
             name,
+            provider,
         }
     }
 
@@ -64,6 +70,8 @@ impl<'a> Guest<'a> {
             name: self.name,
             version,
             image,
+            // The operator does both for a template that says nothing of it.
+            is_careful: self.provider == Provider::Capk,
         }
     }
 

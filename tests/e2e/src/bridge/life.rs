@@ -18,7 +18,7 @@ const ROLLOUT: Duration = Duration::from_secs(540);
 /// plane that shares no host stays apart, and every machine follows a new version.
 pub async fn a_guest_is_repaired_drained_and_upgraded(stage: &Stage) -> anyhow::Result<()> {
     Provider::Ours.take_over(stage).await?;
-    let guest = Guest::new(stage, "bridge-life", "life");
+    let guest = Guest::new((stage, Provider::Ours), "bridge-life", "life");
     guest.apply().await?;
     guest.has_machines(1, 0).await?;
     guest.scale(3, 2).await?;

@@ -24,6 +24,9 @@ pub(super) struct Template<'a> {
     pub(super) version: &'a str,
     /// The URL that its disks are imported from.
     pub(super) image: &'a str,
+    /// Whether its control planes are kept apart, and out of the endpoint while they boot, by what its user
+    /// writes.
+    pub(super) is_careful: bool,
 }
 
 impl Template<'_> {
@@ -52,7 +55,7 @@ impl Template<'_> {
             format!("{}-{suffix}", self.workers()),
         );
         let templates = vec![
-            self.machines(&control_plane, &self.apart()),
+            self.machines(&control_plane, &self.of_control_plane()),
             self.machines(&workers, &json!({})),
         ];
         let reference = |name: &str| json!({ "name": name });
@@ -67,14 +70,21 @@ impl Template<'_> {
         (templates, patches)
     }
 
-    /// Nothing but what a provider says of a machine has it replaced within the time of a scenario.
+    /// What a provider says of a machine has it replaced soon, and nothing else does within the time of
+    /// a scenario: Cluster API has stopped to take a machine's `failureReason` for that by itself.
     fn health_check(&self) -> Value {
         let conditions = ["Unknown", "False"]
             .map(|status| json!({"type": "Ready", "status": status, "timeoutSeconds": 900}));
         let spec = json!({
             "clusterName": self.name,
             "selector": {"matchLabels": {"cluster.x-k8s.io/cluster-name": self.name}},
-            "checks": {"nodeStartupTimeoutSeconds": 900, "unhealthyNodeConditions": conditions},
+            "checks": {
+                "nodeStartupTimeoutSeconds": 900,
+                "unhealthyNodeConditions": conditions,
+                "unhealthyMachineConditions": [
+                    {"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 90},
+                ],
+            },
         });
         self.object((CORE, "v1beta2"), "MachineHealthCheck", self.name, &spec)
     }
@@ -175,6 +185,9 @@ impl Template<'_> {
     /// API server is: the Service for it asks nothing else, and a connection to a machine that is still joining,
     /// refused at the wrong moment, ends kubeadm's join for good.
     fn of_control_plane(&self) -> Value {
+        if !self.is_careful {
+            return json!({});
+        }
         let labels = json!({
             "cluster.x-k8s.io/cluster-name": self.name,
             "cluster.x-k8s.io/role": "control-plane",
