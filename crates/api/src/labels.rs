@@ -112,6 +112,10 @@ pub mod managers {
     pub const STATUS: &str = "guestcluster-operator/status";
     /// Objects inside a guest.
     pub const GUEST: &str = "guestcluster-operator/guest";
+    /// Objects of Clusters of Cluster API.
+    pub const PROVIDER: &str = "guestcluster-operator/capk-provider";
+    /// Status of the kinds of Cluster API's provider.
+    pub const PROVIDER_STATUS: &str = "guestcluster-operator/capk-provider-status";
     /// Notes on the add-ons inside a guest.
     pub const GUEST_ADDONS: &str = "guestcluster-operator/addons";
 }

@@ -204,9 +204,8 @@ fn address(config: &MachineConfig) -> Result<(), Error> {
     }
 }
 
-fn label(key: &str, value: &str) -> Result<(), Error> {
-    label_key("label key", key)?;
-    label_value("label value", value)?;
+/// Whether a kubelet may give its own Node a label of that key.
+pub fn is_kubelet_label(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     let within = |suffix: &str| {
         domain == suffix
@@ -217,10 +216,16 @@ fn label(key: &str, value: &str) -> Result<(), Error> {
     let reserved = within("kubernetes.io") || within("k8s.io");
     let allowed =
         KUBELET_LABELS.contains(&key) || KUBELET_LABEL_PREFIXES.iter().any(|prefix| within(prefix));
-    if reserved && !allowed {
-        Err(Error::ForbiddenLabel(key.to_owned()))
-    } else {
+    !reserved || allowed
+}
+
+fn label(key: &str, value: &str) -> Result<(), Error> {
+    label_key("label key", key)?;
+    label_value("label value", value)?;
+    if is_kubelet_label(key) {
         Ok(())
+    } else {
+        Err(Error::ForbiddenLabel(key.to_owned()))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use guestcluster_pki::{CertificateAuthority, ClusterPki};
 
-use crate::{Error, MachineConfig, Reservation, Secrets, cloud_config::File, kubeadm, patches};
+use crate::{
+    Error, MachineConfig, Reservation, Secrets, Size, cloud_config::File, kubeadm, patches,
+};
 
 /// Makes the machine a node; its argument is `init` or `join`.
 pub(crate) const BOOTSTRAP: &str = "/usr/local/lib/guestcluster/bootstrap";
@@ -15,6 +17,43 @@ const KUBEADM_CONFIG: &str = "/run/kubeadm/kubeadm.yaml";
 const UNITS: &str = "/etc/systemd/system";
 const PKI: &str = "/etc/kubernetes/pki";
 
+/// What kubeadm and pod networks need of the kernel, at every boot.
+const KERNEL: [(&str, &str); 2] = [
+    ("/etc/modules-load.d/guestcluster.conf", "br_netfilter\n"),
+    (
+        "/etc/sysctl.d/99-guestcluster.conf",
+        include_str!("units/sysctl.conf"),
+    ),
+];
+
+/// A file that anybody may read, as another maker of first-boot documents needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainFile {
+    /// Where it is written.
+    pub path: String,
+    /// What it holds.
+    pub content: String,
+}
+
+/// What kubeadm and pod networks need of the kernel.
+pub fn kernel_files() -> Vec<PlainFile> {
+    let plain = |(path, content): (&str, &str)| PlainFile {
+        path: path.to_owned(),
+        content: content.to_owned(),
+    };
+    KERNEL.map(plain).into()
+}
+
+/// kubeadm's patches, in [`PATCHES`](crate::PATCHES), that keep room on a converged machine of that
+/// size.
+pub fn converged_files(size: Size) -> Vec<PlainFile> {
+    let plain = |file: File| PlainFile {
+        content: file.content.to_string(),
+        path: file.path,
+    };
+    patches::files(Reservation::of(size)).map(plain).into()
+}
+
 /// Files without secrets for the first boot.
 pub(crate) fn machine(config: &MachineConfig) -> Vec<File> {
     let mut files = restart();
@@ -26,14 +65,7 @@ pub(crate) fn machine(config: &MachineConfig) -> Vec<File> {
         "guestcluster-restart.service",
         include_str!("units/restart.service"),
     ));
-    files.push(File::public(
-        "/etc/modules-load.d/guestcluster.conf",
-        "br_netfilter\n",
-    ));
-    files.push(File::public(
-        "/etc/sysctl.d/99-guestcluster.conf",
-        include_str!("units/sysctl.conf"),
-    ));
+    files.extend(KERNEL.map(|(path, text)| File::public(path, text)));
     files.push(unit(
         "kubelet.service.d/20-guestcluster.conf",
         include_str!("units/kubelet.conf"),

@@ -10,6 +10,9 @@ use crate::{
     patches,
 };
 
+/// Keys of certificates. Ten are made at init; with RSA that is a second of CPU or more.
+pub const ENCRYPTION_ALGORITHM: &str = "ECDSA-P256";
+
 const API_VERSION: &str = "kubeadm.k8s.io/v1beta4";
 
 /// How long the token of a join is valid, in seconds; whoever makes it extends it while its machine
@@ -107,8 +110,7 @@ fn cluster(cluster: &ClusterConfig, components: &Components) -> Value {
         "kubernetesVersion": cluster.version.to_string(),
         "clusterName": cluster.name,
         "controlPlaneEndpoint": cluster.endpoint.to_string(),
-        // Ten keys are made at init; with RSA that is a second of CPU or more.
-        "encryptionAlgorithm": "ECDSA-P256",
+        "encryptionAlgorithm": ENCRYPTION_ALGORITHM,
         "networking": {
             "podSubnet": cluster.pod_cidr,
             "serviceSubnet": cluster.service_cidr,

@@ -32,7 +32,7 @@ mod patches;
 mod reservation;
 mod version;
 
-pub use check::is_domain;
+pub use check::{is_domain, is_kubelet_label};
 use cloud_config::CloudConfig;
 pub use cloud_config::{USER_DATA_KEY, UserData};
 pub use config::{
@@ -40,7 +40,9 @@ pub use config::{
     Taint, TaintEffect,
 };
 pub use error::Error;
-pub use kubeadm::{TOKEN_LIFETIME, cluster_configuration};
+pub use files::{PlainFile, converged_files, kernel_files};
+pub use kubeadm::{ENCRYPTION_ALGORITHM, TOKEN_LIFETIME, cluster_configuration};
+pub use patches::DIRECTORY as PATCHES;
 pub use reservation::{Amount, Reservation, Size};
 pub use version::Version;
 

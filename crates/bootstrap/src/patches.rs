@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{Amount, Reservation, cloud_config::File};
 
 /// Where kubeadm is told to look for patches.
-pub(crate) const DIRECTORY: &str = "/etc/kubernetes/patches";
+pub const DIRECTORY: &str = "/etc/kubernetes/patches";
 
 pub(crate) fn files(reservation: Reservation) -> [File; 3] {
     let patch = |target: &str, patch: &Value| {

@@ -1,6 +1,7 @@
 //! `kubectl guestcluster`: a plugin of kubectl. One file for each verb.
 
 mod connection;
+mod export;
 mod map;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    Export(export::Options),
     Map(map::Options),
 }
 
@@ -47,6 +49,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .build()?;
     runtime.block_on(async {
         match &arguments.verb {
+            Verb::Export(options) => export::run(&arguments.connection, options).await,
             Verb::Map(options) => map::run(&arguments.connection, options).await,
         }
     })

@@ -2,6 +2,8 @@
 //! modelled here is dropped, which keeps stores small. For the same reason these types are never
 //! written back whole; objects are rendered as JSON and applied server-side.
 
+pub mod capi;
+pub mod capk;
 pub mod cdi;
 pub mod core;
 pub mod kubevirt;

@@ -25,6 +25,11 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub unhealthy_after: SignedDuration,
 
+    /// Serves Cluster API as its infrastructure provider for KubeVirt, in the place of CAPK's own
+    /// controller manager, which must not run.
+    #[arg(long)]
+    pub capk_provider: bool,
+
     /// Where to serve /healthz, /readyz and /metrics.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8081")]
     pub http_address: SocketAddr,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use guestcluster_api::labels;
 use guestcluster_pki::{BOOTSTRAP_TOKEN_NAMESPACE, BOOTSTRAP_TOKEN_SECRET_TYPE, BootstrapToken};
-use guestcluster_planner::observed::{Guest, GuestNode, Probe};
+use guestcluster_planner::observed::{Guest, GuestNode, GuestPod, Probe};
 use guestcluster_planner::render;
 use guestcluster_shell::apply::Writer;
 use http::Request;
@@ -44,12 +44,30 @@ const LAST_OF_INIT: (&str, &str) = ("kube-system", "kube-proxy");
 #[derive(Debug)]
 pub struct GuestApi<'a> {
     /// The way in.
-    pub doors: &'a Doors,
+    pub way: Way<'a>,
     /// Bounds each call.
     pub calls: &'a Writer,
-    /// Where the guest is.
-    pub door: &'a Door,
 }
+
+/// The way into a guest.
+pub enum Way<'a> {
+    /// Where a guest of ours is, by the authorities that we keep for it.
+    Door(&'a Doors, &'a Door),
+    /// A client that somebody has set up.
+    Client(Client),
+}
+
+impl std::fmt::Debug for Way<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Door(_, door) => door.fmt(f),
+            Self::Client(_) => f.write_str("Client"),
+        }
+    }
+}
+
+/// Nodes of a guest by name, and of each that we drain the Pods that must be evicted.
+pub type NodesAndPods = (BTreeMap<String, GuestNode>, BTreeMap<String, Vec<GuestPod>>);
 
 impl GuestApi<'_> {
     /// The guest as its API shows it. `known_tokens` are the ids of tokens of ours that kubeadm
@@ -60,6 +78,25 @@ impl GuestApi<'_> {
             Ok(guest) => Probe::Known(guest),
             Err(error) => Probe::Unreachable(error.explain()),
         }
+    }
+
+    /// The guest's Nodes, and Pods of those that we drain.
+    pub async fn nodes_and_pods(&self) -> Result<NodesAndPods, Error> {
+        let client = self.client().await?;
+        let nodes = self.nodes(&client).await?;
+        let pods = self.drained_pods(&client, &nodes).await?;
+        Ok((nodes, pods))
+    }
+
+    /// Tells a Node which machine is its own. It can be told once.
+    pub async fn set_provider_id(&self, name: &str, uid: &str, id: &str) -> Result<(), Error> {
+        let api = Api::<SlimNode>::all(self.client().await?);
+        let patch = json!([
+            { "op": "test", "path": "/metadata/uid", "value": uid },
+            { "op": "add", "path": "/spec/providerID", "value": id },
+        ]);
+        let patched = self.calls.patch(&api, name, patch).await;
+        patched.map_err(Error::Guest).map(drop)
     }
 
     /// Whether `kubeadm init` has come to its end. A guest that does not say so has not told of it.
@@ -242,7 +279,10 @@ impl GuestApi<'_> {
     }
 
     async fn client(&self) -> Result<Client, Error> {
-        self.doors.open(self.door).await
+        match &self.way {
+            Way::Door(doors, door) => doors.open(door).await,
+            Way::Client(client) => Ok(client.clone()),
+        }
     }
 }
 

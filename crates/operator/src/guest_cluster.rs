@@ -31,7 +31,7 @@ use tracing::{debug, info};
 use crate::doors::{Door, Doors};
 use crate::error::Error;
 use crate::forecast::Forecast;
-use crate::guest_api::GuestApi;
+use crate::guest_api::{GuestApi, Way};
 use crate::keys::KeyPool;
 use crate::leader::Leader;
 use crate::memory::{Memories, Memory};
@@ -183,9 +183,8 @@ impl Context {
     /// A guest's API behind a door.
     const fn guest_api<'a>(&'a self, door: &'a Door) -> GuestApi<'a> {
         GuestApi {
-            doors: &self.doors,
+            way: Way::Door(&self.doors, door),
             calls: &self.guest_calls,
-            door,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Observes, plans, executes and reports for GuestCluster and HostMaintenance.
 
 pub mod args;
+pub mod capi;
 pub mod doors;
 pub mod error;
 pub mod etcd;

@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use crate::args::Args;
+use crate::capi;
 use crate::doors::Doors;
 use crate::forecast::Forecast;
 use crate::gauges;
@@ -162,7 +163,7 @@ fn maintenance(
     }
 }
 
-/// Visits clusters and maintenances until the end.
+/// Visits clusters and maintenances until the end, and those of Cluster API if asked to.
 async fn visit_all(
     (args, outside): (&Args, &Outside),
     queues: Queues,
@@ -182,7 +183,27 @@ async fn visit_all(
     tokio::join!(
         work(visits, context, shutdown),
         maintain(hosts, maintenance, shutdown),
+        async {
+            if args.capk_provider {
+                capi::serve(provider(context), &outside.health, shutdown).await;
+            }
+        },
     );
+}
+
+/// What serving Cluster API shares with the rest.
+fn provider(context: &Context) -> capi::Parts {
+    capi::Parts {
+        client: context.client.clone(),
+        hosts: context.stores.hosts.clone(),
+        secrets: context.secrets.clone(),
+        writers: [
+            Writer::new(managers::PROVIDER, CALL),
+            Writer::new(managers::PROVIDER_STATUS, CALL),
+            context.guest_calls.clone(),
+        ],
+        leader: context.leader.clone(),
+    }
 }
 
 /// Visits maintenances until the end.

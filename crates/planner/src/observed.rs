@@ -383,6 +383,8 @@ pub struct GuestNode {
     pub unschedulable: bool,
     /// When we began to drain it.
     pub drained_since: Option<Timestamp>,
+    /// `spec.providerID`, by which Cluster API and cloud providers know its machine.
+    pub provider_id: Option<String>,
 }
 
 /// The guest's etcd.

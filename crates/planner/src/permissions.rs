@@ -187,6 +187,50 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
+/// Rules over all namespaces where the operator serves Cluster API, beside [`RULES`].
+pub const PROVIDER_RULES: &[Rule] = &[
+    rule(
+        "cluster.x-k8s.io",
+        &["clusters", "machines"],
+        WATCH,
+        "which machines belong to which Cluster, and their first-boot documents",
+    ),
+    rule(
+        "infrastructure.cluster.x-k8s.io",
+        &["kubevirtclusters", "kubevirtmachines"],
+        &["get", "list", "watch", "patch"],
+        "what is asked for; set the finalizer, the endpoint and the provider id",
+    ),
+    rule(
+        "infrastructure.cluster.x-k8s.io",
+        &["kubevirtmachinetemplates"],
+        WATCH,
+        "what a machine would offer",
+    ),
+    rule(
+        "infrastructure.cluster.x-k8s.io",
+        &[
+            "kubevirtclusters/status",
+            "kubevirtmachines/status",
+            "kubevirtmachinetemplates/status",
+        ],
+        &["patch"],
+        "report",
+    ),
+    rule(
+        "apiextensions.k8s.io",
+        &["customresourcedefinitions"],
+        &["get"],
+        "which of its two schemas the provider's kinds have",
+    ),
+    rule(
+        "coordination.k8s.io",
+        &["leases"],
+        &["list"],
+        "whether CAPK's own controller manager runs",
+    ),
+];
+
 /// Rules in the operator's own namespace.
 pub const LEASE_RULES: &[Rule] = &[rule(
     "coordination.k8s.io",

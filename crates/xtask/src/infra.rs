@@ -9,7 +9,7 @@ use guestcluster_infra::faults::{Fault, USAGE};
 use guestcluster_infra::progress::Progress;
 use guestcluster_infra::tools::Release;
 use guestcluster_infra::up::{self, Infra, UpOptions};
-use guestcluster_infra::{node_image, tools};
+use guestcluster_infra::{cluster_api, node_image, tools};
 
 use crate::project::Project;
 use crate::{build, operator};
@@ -52,12 +52,36 @@ enum Verb {
         #[arg(required = true)]
         words: Vec<String>,
     },
+    /// Install Cluster API's controllers on one that is up; done again, it brings back what was changed.
+    ClusterApi {
+        /// Who provides its machines.
+        #[arg(long, value_enum, default_value_t = Provider::Capk)]
+        provider: Provider,
+    },
     /// Run a command where the cluster can be reached, with KUBECONFIG set: exec -- kubectl get nodes
     Exec {
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+}
+
+/// Who provides machines for Cluster API.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Provider {
+    /// The KubeVirt provider of the Cluster API project.
+    Capk,
+    /// Nobody: its kinds are defined only.
+    None,
+}
+
+impl From<Provider> for cluster_api::Provider {
+    fn from(provider: Provider) -> Self {
+        match provider {
+            Provider::Capk => Self::Capk,
+            Provider::None => Self::None,
+        }
+    }
 }
 
 fn faults() -> String {
@@ -105,6 +129,12 @@ async fn perform(project: &Project, Options { name, verb }: Options) -> Result<E
         Verb::Fault { words } => {
             let fault: Fault = words.join(" ").parse()?;
             Infra::open(&name).await?.fault(fault).await?;
+        }
+        Verb::ClusterApi { provider } => {
+            let built = tools::ensure_cluster_api(&Progress::detect())?;
+            let infra = Infra::open(&name).await?;
+            infra.install_cluster_api(&built, provider.into()).await?;
+            println!("programs: {}", built.bin.display());
         }
         Verb::Exec { command } => {
             let status = Infra::open(&name).await?.exec(&command)?;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
+use crate::cluster_api::Order;
 use crate::faults::{Fault, Target};
 use crate::run_dir::RunDir;
 
@@ -26,6 +27,8 @@ pub enum Request {
     Fault(Fault),
     /// From now on Pods of the operator's image run this binary; present ones when they restart.
     OperatorBinary(PathBuf),
+    /// Install Cluster API.
+    ClusterApi(Order),
     /// Run a program inside a machine.
     MachineExec(Target, Vec<String>),
 }

@@ -12,6 +12,7 @@ use crate::faults::{MigrationFault, Target};
 use crate::guests::Guests;
 use crate::identity::{Identity, Tokens};
 use crate::informer::Informer;
+use crate::kubelet::images::Images;
 use crate::network::Network;
 use crate::options::RunnerOptions;
 use crate::pki::Authority;
@@ -66,8 +67,8 @@ pub struct DataCentre {
     pub network: Arc<Network>,
     /// The machines that run.
     pub guests: Guests,
-    /// The static binary that Pods of the operator's image run; changes are followed.
-    pub operator_binary: watch::Sender<Option<std::path::PathBuf>>,
+    /// The images whose Pods are really run; changes are followed.
+    pub images: watch::Sender<Images>,
     /// Namespaces (or `namespace/name` of a Service) that get no load-balancer address.
     pub muted: watch::Sender<BTreeSet<String>>,
     /// Machines whose live migrations go wrong, and how.
@@ -83,12 +84,16 @@ impl DataCentre {
         (network, guests): (Arc<Network>, Guests),
     ) -> Arc<Self> {
         let instances = Api::all_with(clients.handler.clone(), &instance_resource());
+        let mut images = Images::default();
+        if let Some(binary) = &options.operator_binary {
+            images.set_operator(binary);
+        }
         Arc::new(Self {
             pods: Informer::start(Api::all(clients.kubelet.clone())),
             instances: Informer::start(instances),
             claims: Informer::start(Api::all(clients.kubelet.clone())),
             namespaces: Informer::start(Api::all(clients.kubelet.clone())),
-            operator_binary: watch::Sender::new(options.operator_binary.clone()),
+            images: watch::Sender::new(images),
             muted: watch::Sender::new(BTreeSet::new()),
             migration_faults: watch::Sender::new(BTreeMap::new()),
             run,

@@ -1,8 +1,8 @@
 //! The stand-in for a host's kubelet.
 //!
 //! Pods of virtual machines become Running and ready as their probes say, Pods of the operator's
-//! image are really run, and Pods of any other image stay Pending with the reason that a kubelet
-//! gives when an image cannot be pulled.
+//! image and of others that are registered are really run, and Pods of any other image stay Pending
+//! with the reason that a kubelet gives when an image cannot be pulled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,11 +20,13 @@ use crate::data_centre::DataCentre;
 use crate::hosts::Host;
 use crate::informer::Change;
 use crate::kubevirt::HANDLER_IMAGE;
+use images::Images;
 use view::{ContainerView, Phase, PodView};
 
 pub mod container;
 mod container_worker;
 mod environment;
+pub mod images;
 mod launcher;
 mod log_follow;
 mod log_query;
@@ -37,9 +39,6 @@ mod rights;
 pub mod server;
 mod view;
 mod volumes;
-
-/// Where the operator's image is looked for, whatever its tag.
-pub const OPERATOR_REPOSITORY: &str = "registry.local/guestcluster/operator";
 
 /// How long to wait before a status is written again that the API server did not take.
 const RETRY: Duration = Duration::from_millis(500);
@@ -78,15 +77,15 @@ pub async fn run(host: Arc<Host>, centre: Arc<DataCentre>) {
 enum Kind {
     /// A launcher: a virtual machine.
     Launcher,
-    /// The operator.
-    Operator,
+    /// Programs of images that are there, or will be.
+    Programs,
     /// A Pod that only has to be there.
     Idle,
     /// An image that nobody has.
     Unknown(String),
 }
 
-fn kind(pod: &Pod) -> Kind {
+fn kind(pod: &Pod, known: &Images) -> Kind {
     if pod
         .labels()
         .get("kubevirt.io")
@@ -107,24 +106,20 @@ fn kind(pod: &Pod) -> Kind {
     if images.iter().all(|image| image == HANDLER_IMAGE) {
         return Kind::Idle;
     }
-    let is_operator = |image: &str| {
-        image
-            .strip_prefix(OPERATOR_REPOSITORY)
-            .is_some_and(|rest| rest.starts_with([':', '@']))
-    };
-    match images.iter().find(|image| !is_operator(image)) {
+    match images.iter().find(|image| !known.knows(image)) {
         Some(image) => Kind::Unknown(image.clone()),
-        None => Kind::Operator,
+        None => Kind::Programs,
     }
 }
 
 async fn keep(host: Arc<Host>, centre: Arc<DataCentre>, feed: PodFeed) {
     let pod = feed.borrow().clone();
     let mut desk = Desk::new(host, centre, feed);
-    match kind(&pod) {
+    let kind = kind(&pod, &desk.centre.images.borrow());
+    match kind {
         _ if desk.has_ended() => desk.bury().await,
         Kind::Launcher => launcher::run(desk).await,
-        Kind::Operator => pod_worker::run(desk).await,
+        Kind::Programs => pod_worker::run(desk).await,
         Kind::Idle => {
             desk.set_phase(Phase::Running);
             desk.set_containers(&ContainerView {
@@ -136,7 +131,7 @@ async fn keep(host: Arc<Host>, centre: Arc<DataCentre>, feed: PodFeed) {
         Kind::Unknown(image) => {
             let message = format!(
                 "Back-off pulling image \"{image}\": the local infrastructure has no registry and \
-                 knows the image of the operator only"
+                 knows no such image"
             );
             desk.set_containers(&ContainerView::waiting("ImagePullBackOff", message));
             desk.hold().await;
@@ -348,7 +343,7 @@ fn is_on(pod: &Pod, host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, kind};
+    use super::{Images, Kind, kind};
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
 
@@ -364,19 +359,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_operators_image_is_run() {
+    fn only_known_images_are_run() {
+        let images = Images::default();
         let operator = "registry.local/guestcluster/operator:0.1.0";
-        assert_eq!(kind(&pod(&json!({}), &[operator])), Kind::Operator);
+        let found = kind(&pod(&json!({}), &[operator]), &images);
+        assert_eq!(found, Kind::Programs);
         let other = "registry.local/guestcluster/operator-x:1";
-        assert_eq!(
-            kind(&pod(&json!({}), &[operator, other])),
-            Kind::Unknown(other.into())
-        );
+        let found = kind(&pod(&json!({}), &[operator, other]), &images);
+        assert_eq!(found, Kind::Unknown(other.into()));
     }
 
     #[test]
     fn a_launcher_is_known_by_its_label() {
         let labels = json!({"kubevirt.io": "virt-launcher"});
-        assert_eq!(kind(&pod(&labels, &["anything"])), Kind::Launcher);
+        let found = kind(&pod(&labels, &["anything"]), &Images::default());
+        assert_eq!(found, Kind::Launcher);
     }
 }

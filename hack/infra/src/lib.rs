@@ -3,6 +3,7 @@
 pub mod addresses;
 mod build_command;
 pub mod cache;
+pub mod cluster_api;
 pub mod control;
 mod control_plane;
 mod data_centre;

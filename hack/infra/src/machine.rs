@@ -37,7 +37,7 @@ pub use disk::{delete_disk, import_image, imported_image};
 use etcd_disk::EtcdDisk;
 pub use limits::raise_limits;
 pub use slow_disk::SlowDisk;
-pub use spec::{MachineSpec, PowerState, Seed};
+pub use spec::{MachineSpec, PowerState, Seed, SeedFormat};
 pub use sweep::sweep;
 
 mod boot;

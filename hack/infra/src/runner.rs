@@ -132,6 +132,8 @@ pub struct Site {
     centre: Arc<DataCentre>,
     hosts: Hosts,
     supervisor: Supervisor,
+    authority: Authority,
+    kubectl: Kubectl,
 }
 
 struct SetUp {
@@ -158,10 +160,7 @@ impl SetUp {
         control_plane.start_api(&clients.admin).await?;
 
         self.step("definitions");
-        let kubectl = Kubectl {
-            program: self.options.program("kubectl"),
-            kubeconfig: self.run.kubeconfig(),
-        };
+        let kubectl = self.kubectl();
         let kubevirt = KubeVirt {
             run: &self.run,
             programs: &self.options.programs,
@@ -201,6 +200,8 @@ impl SetUp {
             centre,
             hosts,
             supervisor,
+            authority,
+            kubectl,
         })
     }
 
@@ -208,6 +209,13 @@ impl SetUp {
         tracing::info!(what, "step");
         self.progress
             .send_modify(|steps| steps.push(StartUp::Step(what.to_owned())));
+    }
+
+    fn kubectl(&self) -> Kubectl {
+        Kubectl {
+            program: self.options.program("kubectl"),
+            kubeconfig: self.run.kubeconfig(),
+        }
     }
 
     fn write_kubeconfigs(&self, tokens: &Tokens, authority: &Authority) -> anyhow::Result<()> {

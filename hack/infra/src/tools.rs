@@ -6,6 +6,8 @@
 
 mod build;
 mod catalogue;
+mod cluster_api;
+mod definitions;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ pub use catalogue::{
     KUBERNETES_VERSION, KUBEVIRT_VERSION, NEXT_COREDNS_VERSION, NEXT_ETCD_VERSION,
     NEXT_KUBERNETES_VERSION, Release,
 };
+pub use cluster_api::{CAPK_VERSION, CLUSTER_API_VERSION, ClusterApi, ensure_cluster_api};
 
 /// Programs, complete and ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::cluster_api::{Order, Provider};
 use crate::control::{Control, ExecOutput, Request, StartUp};
 use crate::faults::{Fault, Target};
 use crate::machine::{HELPER, delete_disk, raise_limits, sweep};
@@ -29,7 +30,7 @@ use crate::options::RunnerOptions;
 use crate::progress::{Progress, Step};
 use crate::run_dir::RunDir;
 use crate::status::StatusReport;
-use crate::tools::Release;
+use crate::tools::{ClusterApi, Release};
 use crate::{host_packages, node_image, room, run_dir, static_binary, tools};
 
 /// File name of the runner, which is built with this crate.
@@ -164,6 +165,16 @@ impl Infra {
     pub async fn set_operator_binary(&self, binary: &Path) -> anyhow::Result<()> {
         let binary = static_binary::check(binary)?;
         self.ask(Request::OperatorBinary(binary)).await
+    }
+
+    /// Installs Cluster API with this provider; returns once its controllers and webhooks work.
+    pub async fn install_cluster_api(
+        &self,
+        built: &ClusterApi,
+        provider: Provider,
+    ) -> anyhow::Result<()> {
+        self.ask(Request::ClusterApi(Order::new(built, provider)))
+            .await
     }
 
     /// Runs a program inside a machine, as on its console.

@@ -1,5 +1,6 @@
 //! The infrastructure API server's audit log: who wrote what.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 
 use anyhow::Context as _;
@@ -70,6 +71,11 @@ impl Write {
             .map_or("", |object| &object.namespace)
     }
 
+    /// Whose it is.
+    pub fn user(&self) -> &str {
+        &self.user.username
+    }
+
     /// When it was asked for.
     pub const fn at(&self) -> Timestamp {
         self.request_received_timestamp
@@ -82,12 +88,14 @@ impl Write {
             .unwrap_or_default()
     }
 
-    /// The operator's own, without Leases and Events, which are not counted.
+    /// The operator's own.
+    fn is_operators(&self) -> bool {
+        self.user.username == format!("system:serviceaccount:{SYSTEM}:{RELEASE}")
+    }
+
+    /// Leases and Events are not counted.
     fn counts(&self) -> bool {
-        let operator = format!("system:serviceaccount:{SYSTEM}:{RELEASE}");
-        self.user.username == operator
-            && WRITING.contains(&self.verb.as_str())
-            && !["leases", "events"].contains(&self.resource())
+        WRITING.contains(&self.verb.as_str()) && !["leases", "events"].contains(&self.resource())
     }
 }
 
@@ -117,6 +125,22 @@ impl Mark {
             .collect())
     }
 
+    /// What everyone wrote since: requests that changed an object.
+    pub fn everyones_writes(self, stage: &Stage) -> anyhow::Result<Vec<Write>> {
+        let mut writes = self.everyones_requests(stage)?;
+        writes.retain(|write| write.code() < 300);
+        Ok(writes)
+    }
+
+    /// How many times each user changed an object since.
+    pub fn writes_by_user(self, stage: &Stage) -> anyhow::Result<BTreeMap<String, usize>> {
+        let mut counts = BTreeMap::new();
+        for write in self.everyones_writes(stage)? {
+            *counts.entry(write.user.username).or_default() += 1;
+        }
+        Ok(counts)
+    }
+
     /// What the operator was refused since.
     pub fn refused(self, stage: &Stage) -> anyhow::Result<Vec<Write>> {
         Ok(self
@@ -127,6 +151,12 @@ impl Mark {
     }
 
     fn requests(self, stage: &Stage) -> anyhow::Result<Vec<Write>> {
+        let mut requests = self.everyones_requests(stage)?;
+        requests.retain(Write::is_operators);
+        Ok(requests)
+    }
+
+    fn everyones_requests(self, stage: &Stage) -> anyhow::Result<Vec<Write>> {
         let mut file = std::fs::File::open(stage.infra()?.run_dir().audit_log())?;
         file.seek(SeekFrom::Start(self.0))?;
         let mut writes = Vec::new();

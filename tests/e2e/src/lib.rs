@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod bench;
+pub mod bridge;
 pub mod cluster;
 pub mod crash;
 pub mod guest;

@@ -9,6 +9,7 @@ use clap::Parser;
 use guestcluster_e2e::stage::{Place, Stage, again_inside};
 use guestcluster_e2e::suite::{self, Selection};
 use guestcluster_infra::progress::Progress;
+use guestcluster_infra::tools::ensure_cluster_api;
 use guestcluster_infra::up::{Infra, UpOptions, up};
 
 /// Runs groups of end-to-end scenarios and ends with `N passed, N failed`.
@@ -72,14 +73,14 @@ async fn run(arguments: &Arguments, selection: &Selection) -> anyhow::Result<Exi
                 .context("--kubeconfig needs --image")?,
         },
         None if arguments.inside => Place::Local(Box::new(Infra::open(&arguments.infra).await?)),
-        None => return enter(arguments).await,
+        None => return enter(arguments, selection).await,
     };
     let stage = Stage::set(place, &arguments.project, arguments.full).await?;
     Ok(suite::run(selection, &stage).await)
 }
 
 /// Brings the local infrastructure up and starts again inside its network.
-async fn enter(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+async fn enter(arguments: &Arguments, selection: &Selection) -> anyhow::Result<ExitCode> {
     let options = UpOptions {
         name: arguments.infra.clone(),
         // A control plane of five needs as many.
@@ -87,7 +88,13 @@ async fn enter(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         operator_binary: arguments.operator.clone(),
         ..UpOptions::default()
     };
-    let infra = up(options, &Progress::detect()).await?;
+    let progress = Progress::detect();
+    if selection.needs_peers() {
+        // It asks the module registry, which is not to be reached from inside.
+        let progress = progress.clone();
+        tokio::task::spawn_blocking(move || ensure_cluster_api(&progress)).await??;
+    }
+    let infra = up(options, &progress).await?;
     let status = again_inside(&infra)?;
     Ok(if status.success() {
         ExitCode::SUCCESS

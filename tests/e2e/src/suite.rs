@@ -10,11 +10,22 @@ use crate::stage::Stage;
 /// One trial as a future.
 type Trial = for<'a> fn(&'a Stage) -> BoxFuture<'a, anyhow::Result<()>>;
 
+/// Where a scenario can be played.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// Wherever there is KubeVirt.
+    KubeVirt,
+    /// On hosts and machines that can be broken: on the local infrastructure.
+    Faults,
+    /// There too, once Cluster API's controllers are built.
+    Peers,
+}
+
 /// One thing that must hold, tried for real.
 pub struct Scenario {
     /// Name within its group.
     pub name: &'static str,
-    needs_faults: bool,
+    needs: Needs,
     is_foundation: bool,
     is_long: bool,
     run: Trial,
@@ -25,7 +36,7 @@ impl Scenario {
     pub const fn new(name: &'static str, run: Trial) -> Self {
         Self {
             name,
-            needs_faults: false,
+            needs: Needs::KubeVirt,
             is_foundation: false,
             is_long: false,
             run,
@@ -35,7 +46,14 @@ impl Scenario {
     /// It needs hosts and machines that can be broken.
     #[must_use]
     pub const fn faults(mut self) -> Self {
-        self.needs_faults = true;
+        self.needs = Needs::Faults;
+        self
+    }
+
+    /// It needs hosts on which Cluster API's controllers can be installed, which are built before it begins.
+    #[must_use]
+    pub const fn peers(mut self) -> Self {
+        self.needs = Needs::Peers;
         self
     }
 
@@ -80,6 +98,7 @@ fn groups() -> Vec<(&'static str, Vec<Scenario>)> {
         ("layers", crate::layers::scenarios()),
         ("moves", crate::layers::moving()),
         ("truth", crate::truth::scenarios()),
+        ("bridge", crate::bridge::scenarios()),
     ]
 }
 
@@ -108,6 +127,14 @@ impl Selection {
         let name = format!("{group}/{}", scenario.name);
         let has_group = self.names.is_empty() || self.names.iter().any(|named| named == group);
         self.names.contains(&name) || has_group && (self.full || !scenario.is_long)
+    }
+
+    /// Whether Cluster API's controllers are to be built.
+    pub fn needs_peers(&self) -> bool {
+        groups().iter().any(|(group, scenarios)| {
+            let mut selected = scenarios.iter().filter(|s| self.has(group, s));
+            selected.any(|scenario| scenario.needs == Needs::Peers)
+        })
     }
 
     /// Says which name means nothing.
@@ -144,8 +171,8 @@ pub async fn run(selection: &Selection, stage: &Stage) -> ExitCode {
     for (group, scenarios) in groups() {
         for scenario in scenarios.iter().filter(|s| selection.has(group, s)) {
             let name = format!("{group}/{}", scenario.name);
-            if scenario.needs_faults && stage.infra().is_err() {
-                println!("{name}: skipped, it needs the local infrastructure's faults");
+            if scenario.needs != Needs::KubeVirt && stage.infra().is_err() {
+                println!("{name}: skipped, it needs the local infrastructure");
                 continue;
             }
             println!("{name} …");

@@ -37,6 +37,12 @@ struct SlimNodeSpec {
     taints: Vec<Taint>,
     #[serde(default)]
     unschedulable: bool,
+    #[serde(
+        default,
+        rename = "providerID",
+        skip_serializing_if = "Option::is_none"
+    )]
+    provider_id: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
@@ -84,6 +90,7 @@ pub(super) fn guest_node(node: SlimNode) -> GuestNode {
     GuestNode {
         drained_since: drain.and_then(|time| time.parse().ok()),
         unschedulable: node.spec.unschedulable,
+        provider_id: node.spec.provider_id,
         uid: node.metadata.uid.unwrap_or_default(),
         ready: node.status.conditions.iter().any(ready),
         kubelet_version: node.status.node_info.kubelet_version,
@@ -178,7 +185,10 @@ mod tests {
                 "name": "a-cp-1", "uid": "u", "labels": { "l": "v" },
                 "annotations": { labels::NODE_DRAIN: "2026-12-01T00:00:00Z" },
             },
-            "spec": { "unschedulable": true, "taints": [{ "key": "t", "effect": "NoSchedule" }] },
+            "spec": {
+                "unschedulable": true, "taints": [{ "key": "t", "effect": "NoSchedule" }],
+                "providerID": "kubevirt://a-cp-1",
+            },
             "status": {
                 "conditions": [{ "type": "Ready", "status": "True" }],
                 "nodeInfo": { "kubeletVersion": "v1.36.3" },
@@ -194,6 +204,7 @@ mod tests {
                 taints: ["t".to_owned()].into(),
                 unschedulable: true,
                 drained_since: "2026-12-01T00:00:00Z".parse().ok(),
+                provider_id: Some("kubevirt://a-cp-1".to_owned()),
             }
         );
     }

@@ -21,6 +21,7 @@ const EVERYTHING: &[&str] = &[
     "prometheusRule.enabled=true",
     "prometheusRule.labels.release=prometheus",
     "admission.guests=Audit",
+    "capkProvider.enabled=true",
     "podAntiAffinity=preferred",
     "infra.podCIDRs={10.244.0.0/16,fd00::/48}",
     "infra.serviceCIDRs={10.96.0.0/12}",

@@ -54,7 +54,10 @@ const LAYERS: &[Layer] = &[
             "placement",
         ],
     ),
-    pure("bridge", &["api", "bootstrap", "capacity", "planner"]),
+    pure(
+        "bridge",
+        &["api", "bootstrap", "capacity", "foreign", "planner"],
+    ),
     acting("shell", &[]),
     acting(
         "operator",

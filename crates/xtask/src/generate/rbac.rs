@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use guestcluster_planner::permissions::{LEASE_RULES, RULES, Rule};
+use guestcluster_planner::permissions::{LEASE_RULES, PROVIDER_RULES, RULES, Rule};
 
 /// The template of the chart: a ClusterRole, and a Role in the operator's own namespace.
 pub fn chart_template() -> Result<String> {
@@ -13,6 +13,9 @@ pub fn chart_template() -> Result<String> {
     role(&mut text, "ClusterRole", "", RULES)?;
     text.push_str("---\n");
     role(&mut text, "Role", "-leader", LEASE_RULES)?;
+    text.push_str("{{- if .Values.capkProvider.enabled }}\n---\n");
+    role(&mut text, "ClusterRole", "-capk-provider", PROVIDER_RULES)?;
+    text.push_str("{{- end }}\n");
     Ok(text)
 }
 
@@ -26,6 +29,8 @@ In all namespaces of the infrastructure cluster:
 "
         .to_owned();
     table(&mut page, RULES)?;
+    page.push_str("\nBesides, where it serves Cluster API (`capkProvider.enabled`):\n");
+    table(&mut page, PROVIDER_RULES)?;
     page.push_str("\nIn its own namespace:\n");
     table(&mut page, LEASE_RULES)?;
     Ok(page)

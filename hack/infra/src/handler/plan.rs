@@ -8,7 +8,7 @@ use base64::Engine;
 use serde_json::{Value, json};
 
 use super::migratable::claim_of;
-use crate::machine::{MachineSpec, Seed};
+use crate::machine::{MachineSpec, Seed, SeedFormat};
 use crate::network::{Binding, Port};
 use crate::node_image::NodeImage;
 
@@ -33,7 +33,7 @@ pub struct Surroundings<'a> {
 
 /// The names of the Secrets that `instance` boots with.
 pub fn secrets(instance: &Value) -> Vec<String> {
-    let source = cloud_init(instance);
+    let source = cloud_init(instance).map(|(_, source)| source);
     let names = ["/secretRef/name", "/networkDataSecretRef/name"].map(|path| {
         source
             .and_then(|source| source.pointer(path)?.as_str())
@@ -64,7 +64,7 @@ pub fn machine(instance: &Value, around: &Surroundings<'_>) -> anyhow::Result<Ma
         image: (around.image)(&disk)?,
         disk,
         etcd_disk: disks.next(),
-        seed: seed(instance, hostname, around.secret)?,
+        seed: seed(instance, hostname, around)?,
         run: around.run.clone(),
     })
 }
@@ -146,16 +146,21 @@ fn disks(
         .collect()
 }
 
-/// The source of the cloud-init document.
-fn cloud_init(instance: &Value) -> Option<&Value> {
+/// The source of the cloud-init documents, and their format.
+fn cloud_init(instance: &Value) -> Option<(SeedFormat, &Value)> {
     let volumes = instance.pointer("/spec/volumes")?.as_array()?;
-    volumes
-        .iter()
-        .find_map(|volume| volume.get("cloudInitNoCloud"))
+    volumes.iter().find_map(|volume| {
+        let no_cloud = volume.get("cloudInitNoCloud");
+        let drive = volume.get("cloudInitConfigDrive");
+        let no_cloud = no_cloud.map(|source| (SeedFormat::NoCloud, source));
+        no_cloud.or(drive.map(|source| (SeedFormat::ConfigDrive, source)))
+    })
 }
 
-fn seed(instance: &Value, hostname: &str, secret: SecretReader<'_>) -> anyhow::Result<Seed> {
-    let source = cloud_init(instance).context("the instance has no cloudInitNoCloud volume")?;
+fn seed(instance: &Value, hostname: &str, around: &Surroundings<'_>) -> anyhow::Result<Seed> {
+    let (namespace, secret) = (around.namespace, around.secret);
+    let (format, source) = cloud_init(instance)
+        .context("the instance has no cloudInitNoCloud or cloudInitConfigDrive volume")?;
     let read = |inline: &str, encoded: &str, reference: &str, keys: &[&str]| {
         if let Some(name) = text(source, reference) {
             let value = secret(name, keys);
@@ -182,9 +187,19 @@ fn seed(instance: &Value, hostname: &str, secret: SecretReader<'_>) -> anyhow::R
     );
     let uuid = text(instance, "/spec/domain/firmware/uuid")
         .context("the instance has no firmware UUID")?;
+    // As KubeVirt writes them.
+    let meta_data = match format {
+        SeedFormat::NoCloud => json!({"instance-id": uuid, "local-hostname": hostname}),
+        SeedFormat::ConfigDrive => {
+            let name = text(instance, "/metadata/name").unwrap_or(hostname);
+            let id = format!("{name}.{namespace}");
+            json!({"instance_id": id, "hostname": hostname, "uuid": uuid})
+        }
+    };
     Ok(Seed {
+        format,
         user_data,
-        meta_data: json!({"instance-id": uuid, "local-hostname": hostname}).to_string(),
+        meta_data: meta_data.to_string(),
         network_config: network.ok().and_then(|bytes| String::from_utf8(bytes).ok()),
     })
 }
@@ -268,6 +283,22 @@ mod tests {
                 .contains("d6a1f3e2-b0c9-4b1e-8f3c-0123456789ab")
         );
         assert_eq!(secrets(&instance()), ["s"]);
+    }
+
+    #[test]
+    fn a_config_drive_tells_the_uuid_and_the_host_name() {
+        let mut instance = instance();
+        instance["spec"]["volumes"][0] =
+            json!({"name": "seed", "cloudInitConfigDrive": {"secretRef": {"name": "s"}}});
+        let seed = plan(&instance, true).unwrap().seed;
+        assert_eq!(seed.format, crate::machine::SeedFormat::ConfigDrive);
+        let expected = json!({
+            "hostname": "prod-cp-1",
+            "instance_id": "prod-cp-1.guests",
+            "uuid": "d6a1f3e2-b0c9-4b1e-8f3c-0123456789ab",
+        });
+        assert_eq!(seed.meta_data, expected.to_string());
+        assert_eq!(secrets(&instance), ["s"]);
     }
 
     #[test]

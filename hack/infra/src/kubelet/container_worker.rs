@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::container::ContainerDocument;
+use super::images::Images;
 use super::now;
 use super::probe::ProbePlan;
 use super::prober::{self, ProbeKind, Verdict};
@@ -47,8 +48,8 @@ pub struct ContainerJob {
     pub policy: Policy,
     /// How long it gets to end.
     pub grace: Duration,
-    /// The binary that is its image.
-    pub binary: watch::Receiver<Option<PathBuf>>,
+    /// The images that hosts can pull.
+    pub images: watch::Receiver<Images>,
 }
 
 /// Tells the Pod how a container is.
@@ -155,14 +156,16 @@ impl ContainerJob {
     }
 
     fn start(&self) -> anyhow::Result<Child> {
-        let program = self
-            .binary
-            .borrow()
-            .clone()
-            .context("the image has no binary")?;
-        let inside = self.document.root.join("guestcluster-operator");
+        let reference = self.spec.image.clone().unwrap_or_default();
+        let image = self.images.borrow().find(&reference).cloned();
+        let image = image.with_context(|| format!("no image {reference}"))?;
+        let inside = self
+            .document
+            .root
+            .join(image.entry_point.trim_start_matches('/'));
         // A copy: the binary that was registered may be built anew while this one runs.
-        std::fs::copy(&program, &inside).with_context(|| format!("copy {}", program.display()))?;
+        std::fs::copy(&image.binary, &inside)
+            .with_context(|| format!("copy {}", image.binary.display()))?;
         let file = self.folder.join(format!("{}.json", self.spec.name));
         std::fs::write(&file, serde_json::to_vec(&self.document)?)?;
         let log = log_file(&self.folder, &self.spec.name, false);

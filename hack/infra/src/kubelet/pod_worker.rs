@@ -1,4 +1,4 @@
-//! A Pod of the operator's image: really run, with its account's token, in its own namespaces.
+//! A Pod of images that are there: really run, with its account's token, in its own namespaces.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::container::{ContainerDocument, Mount};
 use super::container_worker::ContainerJob;
 use super::environment::{environment, expand};
+use super::images::Images;
 use super::references::References;
 use super::restarts::Policy;
 use super::rights::Rights;
@@ -24,8 +25,6 @@ use crate::machine::delete_disk;
 
 pub use super::container_worker::log_file;
 
-/// The image's entry point.
-const ENTRY_POINT: &str = "/guestcluster-operator";
 /// How long to wait before a Pod that could not be set up is tried again.
 const SET_UP_RETRY: Duration = Duration::from_secs(2);
 
@@ -33,7 +32,7 @@ const SET_UP_RETRY: Duration = Duration::from_secs(2);
 pub(super) async fn run(mut desk: Desk) {
     // Before the first report, which overwrites it.
     let starts = starts_before(&desk.pod());
-    if !wait_for_binary(&mut desk).await {
+    if !wait_for_images(&mut desk).await {
         return desk.release().await;
     }
     let address = match desk.centre.network.allocate_ip() {
@@ -65,10 +64,10 @@ pub(super) async fn run(mut desk: Desk) {
     remove_folder(&sandbox.folder);
 }
 
-/// Waits until the operator's binary is registered; false when the Pod is deleted first.
-async fn wait_for_binary(desk: &mut Desk) -> bool {
-    let mut binary = desk.centre.operator_binary.subscribe();
-    while binary.borrow_and_update().is_none() {
+/// Waits until every image can be pulled; false when the Pod is deleted first.
+async fn wait_for_images(desk: &mut Desk) -> bool {
+    let mut images = desk.centre.images.subscribe();
+    while !has_all(&images.borrow_and_update(), &desk.pod()) {
         let message = "no binary is registered for the operator's image";
         desk.set_containers(&ContainerView::waiting("ImagePullBackOff", message));
         let written = desk.report().await;
@@ -76,13 +75,20 @@ async fn wait_for_binary(desk: &mut Desk) -> bool {
             return false;
         }
         tokio::select! {
-            _ = binary.changed() => {}
+            _ = images.changed() => {}
             changed = desk.feed.changed() => if changed.is_err() { return false },
             () = tokio::time::sleep(RETRY), if !written => {}
         }
     }
     desk.set_containers(&ContainerView::waiting("ContainerCreating", ""));
     true
+}
+
+/// Whether the images of all containers can be pulled.
+fn has_all(images: &Images, pod: &Pod) -> bool {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut wanted = containers.filter_map(|container| container.image.as_deref());
+    wanted.all(|image| images.find(image).is_some())
 }
 
 /// What a Pod's containers share.
@@ -187,7 +193,9 @@ impl Sandbox {
         };
         let mut argv = given(&container.command);
         if argv.is_empty() {
-            argv.push(ENTRY_POINT.to_owned());
+            let image = container.image.as_deref().unwrap_or_default();
+            let images = desk.centre.images.borrow();
+            argv.extend(images.find(image).map(|image| image.entry_point.clone()));
         }
         argv.extend(given(&container.args));
         let rights = Rights::read(&spec, container)?;
@@ -218,7 +226,7 @@ impl Sandbox {
             restarts: self.starts.get(&container.name).copied().unwrap_or(0),
             policy: Policy::read(spec.restart_policy.as_deref()),
             grace: Duration::from_secs(grace.try_into().unwrap_or(0)),
-            binary: desk.centre.operator_binary.subscribe(),
+            images: desk.centre.images.subscribe(),
         })
     }
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tokio::process::Command;
 
-use super::Seed;
+use super::{Seed, SeedFormat};
 use crate::node_image::NodeImage;
 use crate::process;
 
@@ -26,8 +26,34 @@ use crate::process;
 /// cannot lie on another overlay; the others are written much and read by nobody else.
 pub(super) const STATE: [&str; 2] = ["containerd", "kubelet"];
 
-/// Where cloud-init's NoCloud source looks for its seed.
-const SEED_FOLDER: &str = "upper/var/lib/cloud/seed/nocloud";
+/// Where cloud-init's sources look for their seeds, a folder each.
+const SEEDS: &str = "upper/var/lib/cloud/seed";
+/// Which source cloud-init uses: on a VM the label of the disk with the documents tells, and here is no disk.
+const SOURCE: &str = "upper/etc/cloud/cloud.cfg.d/91-source.cfg";
+
+impl SeedFormat {
+    /// The name of the source, and its documents below [`SEEDS`]: user-data, meta-data and network configuration.
+    fn files(self) -> (&'static str, [&'static str; 3]) {
+        match self {
+            Self::NoCloud => (
+                "NoCloud",
+                [
+                    "nocloud/user-data",
+                    "nocloud/meta-data",
+                    "nocloud/network-config",
+                ],
+            ),
+            Self::ConfigDrive => (
+                "ConfigDrive",
+                [
+                    "config_drive/openstack/latest/user_data",
+                    "config_drive/openstack/latest/meta_data.json",
+                    "config_drive/openstack/latest/network_data.json",
+                ],
+            ),
+        }
+    }
+}
 
 /// The file that names the image.
 const IMAGE: &str = "image";
@@ -71,13 +97,17 @@ pub(super) async fn prepare(disk: &Path, image: &NodeImage) -> Result<()> {
 
 /// Puts the first-boot documents where cloud-init looks for them, in place of those of the last boot.
 pub(super) fn write_seed(disk: &Path, seed: &Seed) -> Result<()> {
-    let folder = disk.join(SEED_FOLDER);
-    create_folder(&folder)?;
-    write(&folder.join("user-data"), &seed.user_data)?;
+    let (source, files) = seed.format.files();
+    let [user_data, meta_data, network] = files.map(|file| disk.join(SEEDS).join(file));
+    for file in [&user_data, &disk.join(SOURCE)] {
+        create_folder(file.parent().unwrap_or(disk))?;
+    }
+    let list = format!("datasource_list: [{source}, None]\n");
+    write(&disk.join(SOURCE), list.as_bytes())?;
+    write(&user_data, &seed.user_data)?;
     // It holds keys and tokens.
-    fs::set_permissions(folder.join("user-data"), fs::Permissions::from_mode(0o600))?;
-    write(&folder.join("meta-data"), seed.meta_data.as_bytes())?;
-    let network = folder.join("network-config");
+    fs::set_permissions(user_data, fs::Permissions::from_mode(0o600))?;
+    write(&meta_data, seed.meta_data.as_bytes())?;
     match &seed.network_config {
         Some(config) => write(&network, config.as_bytes()),
         None => delete_disk(&network),
@@ -188,6 +218,7 @@ mod tests {
     fn a_seed_replaces_the_last_one_whole() {
         let disk = scratch("seed");
         let mut seed = Seed {
+            format: SeedFormat::NoCloud,
             user_data: b"secret".to_vec(),
             meta_data: "instance-id: a".to_owned(),
             network_config: Some("version: 2".to_owned()),
@@ -196,12 +227,31 @@ mod tests {
         seed.user_data = b"#cloud-config".to_vec();
         seed.network_config = None;
         write_seed(&disk, &seed).unwrap();
-        let folder = disk.join(SEED_FOLDER);
+        let folder = disk.join(SEEDS).join("nocloud");
         assert_eq!(
             fs::read(folder.join("user-data")).unwrap(),
             b"#cloud-config"
         );
         assert!(!folder.join("network-config").exists());
+        delete_disk(&disk).unwrap();
+    }
+
+    #[test]
+    fn a_config_drive_has_the_layout_of_openstack() {
+        let disk = scratch("config-drive");
+        let seed = Seed {
+            format: SeedFormat::ConfigDrive,
+            user_data: b"#cloud-config".to_vec(),
+            meta_data: "{}".to_owned(),
+            network_config: None,
+        };
+        write_seed(&disk, &seed).unwrap();
+        let folder = disk.join(SEEDS).join("config_drive/openstack/latest");
+        for file in ["user_data", "meta_data.json"] {
+            assert!(folder.join(file).is_file(), "{file}");
+        }
+        let source = fs::read_to_string(disk.join(SOURCE)).unwrap();
+        assert_eq!(source, "datasource_list: [ConfigDrive, None]\n");
         delete_disk(&disk).unwrap();
     }
 

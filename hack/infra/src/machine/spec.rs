@@ -37,13 +37,24 @@ pub struct MachineSpec {
     pub run: PathBuf,
 }
 
-/// cloud-init's NoCloud documents.
+/// In which of cloud-init's formats the first-boot documents are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeedFormat {
+    /// KubeVirt's `cloudInitNoCloud`.
+    NoCloud,
+    /// KubeVirt's `cloudInitConfigDrive`: the layout of OpenStack.
+    ConfigDrive,
+}
+
+/// cloud-init's first-boot documents.
 #[derive(Debug, Clone)]
 pub struct Seed {
+    /// Their format.
+    pub format: SeedFormat,
     /// The user-data, as it is in the Secret.
     pub user_data: Vec<u8>,
-    /// The meta-data. Its `instance-id` must be the VM's firmware UUID: with another one cloud-init
-    /// takes the machine for a new one and runs everything again.
+    /// The meta-data. Its `instance-id`, or on a config drive its `uuid`, must be the VM's firmware UUID:
+    /// with another one cloud-init takes the machine for a new one and runs everything again.
     pub meta_data: String,
     /// The network configuration, if there is one.
     pub network_config: Option<String>,
@@ -94,10 +105,13 @@ impl MachineSpec {
 }
 
 impl Seed {
-    /// The firmware UUID out of the meta-data's `instance-id` (YAML, or JSON as KubeVirt writes it),
-    /// without dashes.
+    /// The firmware UUID out of the meta-data (YAML, or JSON as KubeVirt writes it), without dashes.
     pub(super) fn machine_id(&self) -> Option<String> {
-        let (_, rest) = self.meta_data.split_once("instance-id")?;
+        let key = match self.format {
+            SeedFormat::NoCloud => "instance-id",
+            SeedFormat::ConfigDrive => "\"uuid\"",
+        };
+        let (_, rest) = self.meta_data.split_once(key)?;
         let value = rest.trim_start_matches(['"', ':', ' ', '\'']);
         let uuid: String = value
             .chars()
@@ -114,6 +128,7 @@ mod tests {
 
     fn seed(meta_data: &str) -> Seed {
         Seed {
+            format: SeedFormat::NoCloud,
             user_data: Vec::new(),
             meta_data: meta_data.to_owned(),
             network_config: None,
@@ -131,6 +146,13 @@ mod tests {
         }
         assert_eq!(seed("instance-id: iid-local01\n").machine_id(), None);
         assert_eq!(seed("local-hostname: a\n").machine_id(), None);
+        let drive = Seed {
+            format: SeedFormat::ConfigDrive,
+            ..seed(
+                r#"{"hostname":"a","instance_id":"a.b","uuid":"d6a1f3e2-b0c9-4b1e-8f3c-0123456789ab"}"#,
+            )
+        };
+        assert_eq!(drive.machine_id(), id);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::Site;
+use crate::cluster_api::Installer;
 use crate::control::{Answer, ExecOutput, Request, StartUp};
 use crate::faults::{Breaker, Target};
 use crate::status::{HostRow, StatusReport};
@@ -87,8 +88,18 @@ async fn answer(site: &Site, request: Request) -> Answer {
             Answer::of(breaker.inject(fault).await)
         }
         Request::OperatorBinary(binary) => {
-            site.centre.operator_binary.send_replace(Some(binary));
+            site.centre
+                .images
+                .send_modify(|images| images.set_operator(&binary));
             Answer::of(Ok(()))
+        }
+        Request::ClusterApi(order) => {
+            let installer = Installer {
+                authority: &site.authority,
+                kubectl: &site.kubectl,
+                images: &site.centre.images,
+            };
+            Answer::of(installer.install(&order).await)
         }
         Request::MachineExec(at, argv) => Answer::of(exec(site, &at, &argv).await),
     }

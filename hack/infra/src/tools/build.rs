@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::catalogue::{Module, Program};
+use super::definitions::Definitions;
 use crate::build_command::{bound, run};
 use crate::cache::{Key, KeyBuilder};
 use crate::progress::{Progress, mebibytes};
@@ -68,7 +69,8 @@ pub(super) fn key(module: &Module, compiler: &Compiler) -> Result<Key> {
     for program in module.programs {
         key = key.input(program.name, arguments(module, program).join("\n"));
     }
-    Ok(key.input("crds", module.crds.unwrap_or_default()).key())
+    let definitions = module.crds.map(Definitions::key).unwrap_or_default();
+    Ok(key.input("crds", definitions).key())
 }
 
 /// Every file of a module, in a fixed order.
@@ -102,15 +104,50 @@ pub(super) fn module(module: &Module, folder: &Path, progress: &Progress) -> Res
             .arg(program.package))?;
         step.done(&mebibytes(fs::metadata(&target)?.len()));
     }
-    if let Some(package) = module.crds {
+    if let Some(definitions) = module.crds {
         let target = folder.join(module.name);
-        let step = progress.step(format!("write the CustomResourceDefinitions of {package}"));
-        let mut generator = bound(bin.join("controller-gen"));
-        let generator = environment(&mut generator, module)
-            .arg("crd")
-            .arg(format!("paths={package}"));
-        run(generator.arg(format!("output:crd:dir={}", target.display())))?;
+        let step = progress.step(format!("write the definitions of {}", module.name));
+        match definitions {
+            Definitions::Generated(package) => generate(module, package, &bin, &target)?,
+            Definitions::Published {
+                module: path,
+                folders,
+            } => {
+                copy_published(module, path, folders, &target)?;
+            }
+        }
         step.done(&format!("{} files", fs::read_dir(&target)?.count()));
+    }
+    Ok(())
+}
+
+fn generate(module: &Module, package: &str, bin: &Path, target: &Path) -> Result<()> {
+    let mut generator = bound(bin.join("controller-gen"));
+    let generator = environment(&mut generator, module)
+        .arg("crd")
+        .arg(format!("paths={package}"));
+    run(generator.arg(format!("output:crd:dir={}", target.display())))?;
+    Ok(())
+}
+
+/// Copies definitions that another module carries; `go.sum` holds the digest of what is downloaded.
+fn copy_published(module: &Module, path: &str, folders: &[&str], target: &Path) -> Result<()> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Download {
+        dir: PathBuf,
+    }
+    let answer = run(go(module).args(["mod", "download", "-json", path]))?;
+    let download: Download =
+        serde_json::from_str(&answer).with_context(|| format!("read where Go put {path}"))?;
+    fs::create_dir(target)?;
+    for folder in folders {
+        let folder = download.dir.join(folder);
+        for file in sources(&folder).with_context(|| format!("list {}", folder.display()))? {
+            let name = file.file_name().unwrap_or_default();
+            let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+            fs::write(target.join(name), text)?;
+        }
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Which programs are built from which module, and how.
 
+use super::definitions::{self, Definitions};
+
 /// The version of Kubernetes on the infrastructure, and in the node image that machines boot from unless they ask for
 /// another.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
@@ -68,13 +70,13 @@ pub(super) struct Module {
     pub(super) cgo: bool,
     /// What is built from it, in this order.
     pub(super) programs: &'static [Program],
-    /// The Go package whose CustomResourceDefinitions its controller-gen writes.
-    pub(super) crds: Option<&'static str>,
+    /// Which CustomResourceDefinitions it gives.
+    pub(super) crds: Option<Definitions>,
 }
 
 impl Module {
     /// A module without C code and definitions.
-    const fn plain(name: &'static str, programs: &'static [Program]) -> Self {
+    pub(super) const fn plain(name: &'static str, programs: &'static [Program]) -> Self {
         Self {
             name,
             cgo: false,
@@ -95,13 +97,17 @@ pub(super) struct Program {
     pub(super) variables: Variables,
 }
 
-type Variables = &'static [(&'static str, &'static str)];
+pub(super) type Variables = &'static [(&'static str, &'static str)];
 
-const fn program(name: &'static str, package: &'static str) -> Program {
+pub(super) const fn program(name: &'static str, package: &'static str) -> Program {
     versioned(name, package, &[])
 }
 
-const fn versioned(name: &'static str, package: &'static str, variables: Variables) -> Program {
+pub(super) const fn versioned(
+    name: &'static str,
+    package: &'static str,
+    variables: Variables,
+) -> Program {
     Program {
         name,
         package,
@@ -259,7 +265,9 @@ const CDI_CRDS: Module = Module {
         "controller-gen",
         "sigs.k8s.io/controller-tools/cmd/controller-gen",
     )],
-    crds: Some("kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"),
+    crds: Some(Definitions::Generated(
+        "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1",
+    )),
 };
 
 const PAUSE: Module = Module::plain(
@@ -279,6 +287,8 @@ pub(super) const INFRASTRUCTURE: &[&Module] = &[
     &CRI_TOOLS,
     &HELM,
     &CDI_CRDS,
+    &definitions::CLUSTER_API,
+    &definitions::CAPK,
     &PAUSE,
 ];
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use guestcluster_infra::machine::{
-    Machine, MachineHost, MachineSpec, Seed, delete_disk, raise_limits, sweep,
+    Machine, MachineHost, MachineSpec, Seed, SeedFormat, delete_disk, raise_limits, sweep,
 };
 use guestcluster_infra::network::{Binding, Network};
 use guestcluster_infra::node_image::{self, NodeImage};
@@ -187,6 +187,7 @@ impl Rig {
             disk: self.folder.join("disks").join(name),
             etcd_disk: None,
             seed: Seed {
+                format: SeedFormat::NoCloud,
                 user_data: b"#cloud-config\n{}\n".to_vec(),
                 meta_data: format!("{{\"instance-id\":\"{UUID}\",\"local-hostname\":\"{name}\"}}"),
                 network_config: None,

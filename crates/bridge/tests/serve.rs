@@ -1,0 +1,614 @@
+//! What the provider does for Clusters, step by step, in a world where each write takes effect at once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "serve/world.rs"]
+mod world;
+
+use std::collections::BTreeMap;
+
+use guestcluster_bridge::capi;
+use guestcluster_bridge::serve::{Action, Dialect, plan};
+use guestcluster_foreign::capk::Endpoint;
+use guestcluster_planner::observed::{GuestPod, Probe};
+use serde_json::{Value, json};
+use world::{World, condition};
+
+fn kinds(actions: &[Action]) -> Vec<&'static str> {
+    actions.iter().map(Action::kind).collect()
+}
+
+#[test]
+fn a_cluster_gets_its_endpoint_and_each_machine_its_vm_in_order() {
+    let mut world = World::new(Dialect::V1Beta1);
+    world.add_machine("c-cp-1", true);
+    let first = world.step();
+    assert_eq!(
+        kinds(&first),
+        ["AddFinalizer", "ApplyService", "AddFinalizer"],
+        "no machine before the endpoint"
+    );
+    assert_eq!(
+        world.reason("c-cp-1", "VMProvisioned"),
+        "WaitingForClusterInfrastructure"
+    );
+    world.load_balancer("10.9.9.9");
+    assert_eq!(kinds(&world.step()), ["SetEndpoint"]);
+    let told = world.seen.infra.clone().unwrap();
+    let endpoint = Endpoint {
+        host: "10.9.9.9".to_owned(),
+        port: 6443,
+    };
+    assert_eq!(told.spec.control_plane_endpoint, Some(endpoint));
+    assert!(told.status.unwrap().ready);
+    world.infrastructure_is_provisioned();
+    assert_eq!(world.step(), [], "there is no first-boot document yet");
+    assert_eq!(
+        world.reason("c-cp-1", "VMProvisioned"),
+        "WaitingForBootstrapData"
+    );
+    world.boot_document("c-cp-1");
+    assert_eq!(kinds(&world.step()), ["WriteUserData", "CreateVm"]);
+    assert_eq!(world.step(), [], "it boots");
+    world.runs("c-cp-1", "host-1");
+    assert_eq!(world.step(), [], "its guest does not show it yet");
+    assert_eq!(
+        world.reason("c-cp-1", "BootstrapExecSucceeded"),
+        "BootstrapFailed"
+    );
+    world.joins("c-cp-1");
+    assert_eq!(kinds(&world.step()), ["SetProviderId", "SetNodeProviderId"]);
+    assert_eq!(world.step(), []);
+    let status = world.status("c-cp-1");
+    assert!(status.ready && status.nodeupdated, "{status:?}");
+    world.is_known("c-cp-1");
+    assert_eq!(kinds(&world.step()), ["ScrubUserData"]);
+    assert_eq!(world.step(), [], "all is done");
+}
+
+#[test]
+fn a_settled_cluster_asks_for_nothing_and_says_the_same() {
+    for dialect in [Dialect::V1Beta1, Dialect::V1Beta2] {
+        let mut world = World::settled(dialect, 3, 2);
+        let before = (world.seen.infra.clone(), world.seen.machines.clone());
+        assert_eq!(world.step(), [], "{dialect:?}");
+        let after = (world.seen.infra.clone(), world.seen.machines.clone());
+        assert_eq!(before.0, after.0, "{dialect:?}");
+        for (name, machine) in &before.1 {
+            assert_eq!(machine.object, after.1[name].object, "{dialect:?}");
+        }
+        assert!(
+            !guestcluster_bridge::serve::asks_guest(&world.seen),
+            "{dialect:?}"
+        );
+    }
+}
+
+#[test]
+fn each_schema_hears_of_zones_and_of_provisioning_in_its_own_shape() {
+    let shown = |dialect| {
+        let mut world = World::new(dialect);
+        world.seen.zones = ["a", "b"].map(str::to_owned).into();
+        world.step();
+        world.load_balancer("10.9.9.9");
+        world.step();
+        serde_json::to_value(world.seen.infra.unwrap().status).unwrap()
+    };
+    let (old, new) = (shown(Dialect::V1Beta1), shown(Dialect::V1Beta2));
+    assert_eq!(old["failureDomains"]["b"], json!({ "controlPlane": true }));
+    assert_eq!(
+        new["failureDomains"][1],
+        json!({ "name": "b", "controlPlane": true })
+    );
+    assert!(old.get("initialization").is_none());
+    assert_eq!(new["initialization"]["provisioned"], true);
+}
+
+#[test]
+fn a_machine_obeys_its_zone_and_control_planes_keep_apart() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+    world.add_machine("c-cp-2", true);
+    world.boot_document("c-cp-2");
+    let machine = world.seen.machines.get_mut("c-cp-2").unwrap();
+    machine.owner.as_mut().unwrap().spec.failure_domain = Some("zone-b".to_owned());
+    world.step();
+    let spec = &world.vm("c-cp-2")["spec"]["template"]["spec"];
+    let zone =
+        json!({ "key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b"] });
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    assert_eq!(
+        spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"],
+        json!([{ "matchExpressions": [zone] }])
+    );
+    let apart = &spec["affinity"]["podAntiAffinity"][required];
+    assert_eq!(apart[0]["topologyKey"], "kubernetes.io/hostname");
+    assert_eq!(
+        apart[0]["labelSelector"]["matchLabels"][capi::ROLE],
+        "control-plane"
+    );
+    world.add_machine("c-w-1", false);
+    world.boot_document("c-w-1");
+    world.step();
+    assert!(
+        world.vm("c-w-1")["spec"]["template"]["spec"]
+            .get("affinity")
+            .is_none()
+    );
+}
+
+#[test]
+fn a_control_plane_is_behind_the_endpoint_once_its_api_listens() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+    world.add_machine("c-cp-2", true);
+    world.boot_document("c-cp-2");
+    world.step();
+    let probe = world.vm("c-cp-2")["spec"]["template"]["spec"]["readinessProbe"].clone();
+    assert_eq!(probe["tcpSocket"]["port"], 6443);
+    world.runs("c-cp-2", "host-2");
+    world.is_not_ready("c-cp-2");
+    world.joins("c-cp-2");
+    world.step();
+    world.step();
+    let status = world.status("c-cp-2");
+    assert_eq!(
+        condition(Some(&status), "VMProvisioned").unwrap()["status"],
+        "True"
+    );
+    assert!(status.nodeupdated && !status.ready, "{status:?}");
+    world.runs("c-cp-2", "host-2");
+    world.step();
+    assert!(world.status("c-cp-2").ready);
+}
+
+#[test]
+fn a_machine_keeps_all_that_its_user_wrote() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+    world.add_machine("c-w-1", false);
+    world.boot_document("c-w-1");
+    let machine = world.seen.machines.get_mut("c-w-1").unwrap();
+    machine.object.spec.virtual_machine_template = serde_json::from_value(json!({
+        "metadata": { "labels": { "team": "a" }, "annotations": { "note": "b" }, "namespace": "vms" },
+        "spec": {
+            "runStrategy": "Always",
+            "dataVolumeTemplates": [{ "metadata": { "name": "root" }, "spec": { "source": {} } }],
+            "template": { "spec": {
+                "domain": {
+                    "futureField": 7,
+                    "devices": { "disks": [{ "name": "r", "disk": { "bus": "virtio" } }] },
+                },
+                "volumes": [
+                    { "name": "r", "dataVolume": { "name": "root" } },
+                    { "name": "shared", "persistentVolumeClaim": { "claimName": "golden" } },
+                ],
+            }},
+        },
+    }))
+    .unwrap();
+    world.step();
+    let vm = world.vm("c-w-1");
+    assert_eq!(vm["metadata"]["namespace"], "vms");
+    assert_eq!(vm["metadata"]["annotations"], json!({ "note": "b" }));
+    for labels in [
+        &vm["metadata"]["labels"],
+        &vm["spec"]["template"]["metadata"]["labels"],
+    ] {
+        assert_eq!(labels["team"], "a");
+        assert_eq!(labels[capi::ROLE], "worker");
+        assert_eq!(labels[capi::CLUSTER_NAME], "c");
+        assert_eq!(labels[capi::MACHINE_NAME], "c-w-1");
+        assert_eq!(labels[capi::MACHINE_NAMESPACE], "ns");
+        assert_eq!(
+            (&labels["kubevirt.io/vm"], &labels["name"]),
+            (&json!("c-w-1"), &json!("c-w-1"))
+        );
+    }
+    let spec = &vm["spec"]["template"]["spec"];
+    assert_eq!(spec["domain"]["futureField"], 7);
+    assert_eq!(
+        vm["spec"]["dataVolumeTemplates"][0]["metadata"]["name"],
+        "c-w-1-root"
+    );
+    assert_eq!(spec["volumes"][0]["dataVolume"]["name"], "c-w-1-root");
+    assert_eq!(
+        spec["volumes"][1]["persistentVolumeClaim"]["claimName"],
+        "golden"
+    );
+    let last = spec["volumes"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        last["cloudInitConfigDrive"]["secretRef"]["name"],
+        "c-w-1-boot-userdata"
+    );
+    assert!(
+        vm["metadata"].get("ownerReferences").is_none(),
+        "nothing may collect it"
+    );
+}
+
+#[test]
+fn a_guaranteed_machine_gets_whole_processors_and_all_its_memory() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+    world.add_machine("c-w-1", false);
+    world.boot_document("c-w-1");
+    let template = &mut world.seen.machines.get_mut("c-w-1").unwrap().object.spec;
+    let policy = json!({ "annotations": { "guestcluster.dev/resource-policy": "Guaranteed" } });
+    template.virtual_machine_template.metadata = serde_json::from_value(policy).unwrap();
+    world.step();
+    let domain = world.vm("c-w-1")["spec"]["template"]["spec"]["domain"].clone();
+    assert_eq!(domain["cpu"]["dedicatedCpuPlacement"], true);
+    let whole = json!({ "cpu": "2", "memory": "4Gi" });
+    assert_eq!(
+        domain["resources"],
+        json!({ "requests": whole, "limits": whole })
+    );
+}
+
+#[test]
+fn an_object_is_held_until_what_was_made_for_it_is_gone() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+    world.delete("c-w-1");
+    assert_eq!(kinds(&world.step()), ["DeleteVm"]);
+    assert_eq!(world.step(), [], "it shuts down");
+    assert_eq!(world.reason("c-w-1", "VMProvisioned"), "Deleting");
+    world.vm_is_gone("c-w-1");
+    assert_eq!(world.step(), [], "its instance still shuts down");
+    world.instance_is_gone("c-w-1");
+    assert_eq!(kinds(&world.step()), ["DeleteUserData", "RemoveFinalizer"]);
+    world.delete_cluster();
+    assert_eq!(world.step(), [], "a machine is left");
+    world.delete("c-cp-1");
+    world.step();
+    world.vm_is_gone("c-cp-1");
+    world.instance_is_gone("c-cp-1");
+    world.step();
+    world.forget_gone();
+    assert_eq!(kinds(&world.step()), ["DeleteService"]);
+    assert_eq!(kinds(&world.step()), ["RemoveFinalizer"]);
+}
+
+#[test]
+fn a_machine_whose_owner_and_cluster_are_gone_still_goes() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+    world.seen.cluster = None;
+    world.seen.infra = None;
+    world.seen.machines.get_mut("c-cp-1").unwrap().owner = None;
+    world.delete("c-cp-1");
+    world.step();
+    world.vm_is_gone("c-cp-1");
+    world.instance_is_gone("c-cp-1");
+    assert_eq!(kinds(&world.step()), ["DeleteUserData", "RemoveFinalizer"]);
+}
+
+#[test]
+fn nothing_is_done_in_a_pause() {
+    for dialect in [Dialect::V1Beta1, Dialect::V1Beta2] {
+        let mut world = World::new(dialect);
+        world.add_machine("c-w-1", false);
+        world.seen.cluster.as_mut().unwrap().spec.paused = true;
+        assert_eq!(world.step(), []);
+        let told = condition(world.seen.infra.clone().unwrap().status.as_ref(), "Paused");
+        match dialect {
+            Dialect::V1Beta1 => assert_eq!(told, None),
+            Dialect::V1Beta2 => assert_eq!(told.unwrap()["status"], "True"),
+        }
+        world.seen.cluster.as_mut().unwrap().spec.paused = false;
+        assert_ne!(world.step(), []);
+    }
+    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+    let machine = world.seen.machines.get_mut("c-w-1").unwrap();
+    machine.object.metadata.annotations = Some([(capi::PAUSED.to_owned(), String::new())].into());
+    world.must_leave("c-w-1");
+    assert_eq!(world.step(), [], "the pause of one object");
+}
+
+#[test]
+fn what_another_takes_care_of_is_left_to_it() {
+    let mut world = World::new(Dialect::V1Beta1);
+    let infra = world.seen.infra.as_mut().unwrap();
+    infra.metadata.annotations = Some([(capi::MANAGED_BY.to_owned(), "x".to_owned())].into());
+    let plan = plan(&world.seen, world.now);
+    assert_eq!((plan.actions, plan.cluster), (vec![], None));
+}
+
+#[test]
+fn a_service_that_was_changed_or_lost_is_made_as_it_was() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+    world.seen.service.as_mut().unwrap().spec.selector = Some(BTreeMap::new());
+    assert_eq!(kinds(&world.step()), ["ApplyService"]);
+    assert_eq!(world.step(), []);
+    world.seen.service = None;
+    let Some(Action::ApplyService(body)) = world.step().into_iter().next() else {
+        panic!("it is not made again");
+    };
+    assert_eq!(
+        body["spec"]["loadBalancerIP"], "10.9.9.9",
+        "its guest knows that address"
+    );
+    assert_eq!(world.cluster_reason(), "LoadBalancerProvisioningFailed");
+    world.load_balancer("10.9.9.10");
+    assert_eq!(world.step(), []);
+    let message = world.cluster_message();
+    assert!(
+        message.contains("10.9.9.10") && message.contains("know 10.9.9.9"),
+        "{message}"
+    );
+    world.load_balancer("10.9.9.9");
+    world.step();
+    assert_eq!(world.cluster_reason(), "");
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_what_to_write_instead() {
+    let told = |change: fn(&mut World)| {
+        let mut world = World::new(Dialect::V1Beta1);
+        change(&mut world);
+        let actions = world.step();
+        assert!(!kinds(&actions).contains(&"ApplyService"), "{actions:?}");
+        world.cluster_message()
+    };
+    let long = told(|world| world.seen.name = "n".repeat(61));
+    assert!(long.contains("at most 60"), "{long}");
+    let node_port = told(|world| world.service_type("NodePort"));
+    assert!(
+        node_port.contains("spec.controlPlaneEndpoint"),
+        "{node_port}"
+    );
+    let external = told(|world| world.service_type("ExternalName"));
+    assert!(external.contains("LoadBalancer"), "{external}");
+    let namesake = told(|world| world.seen.namesake = Some("other/c".to_owned()));
+    assert!(namesake.contains("other/c"), "{namesake}");
+}
+
+#[test]
+fn a_node_port_is_the_port_of_the_endpoint() {
+    let mut world = World::new(Dialect::V1Beta1);
+    world.service_type("NodePort");
+    let endpoint = Endpoint {
+        host: "hosts.example.org".to_owned(),
+        port: 31443,
+    };
+    world
+        .seen
+        .infra
+        .as_mut()
+        .unwrap()
+        .spec
+        .control_plane_endpoint = Some(endpoint);
+    world.step();
+    assert_eq!(world.applied["spec"]["ports"][0]["nodePort"], 31443);
+    world.step();
+    assert_eq!(world.cluster_reason(), "");
+}
+
+#[test]
+fn what_the_api_server_says_against_a_machine_is_told() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+    world.add_machine("c-w-1", false);
+    world.boot_document("c-w-1");
+    world.refuses = Some("spec.template.spec.domain.memory.guest: must be positive".to_owned());
+    world.step();
+    world.step();
+    assert_eq!(world.reason("c-w-1", "VMProvisioned"), "VMCreateFailed");
+    assert!(
+        world
+            .message("c-w-1", "VMProvisioned")
+            .contains("must be positive")
+    );
+}
+
+#[test]
+fn a_vm_that_is_lost_or_marked_so_is_not_made_again_but_reported() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+    world.vm_is_gone("c-w-1");
+    world.instance_is_gone("c-w-1");
+    assert_eq!(
+        world.step(),
+        [],
+        "its disks are gone, and its token is spent"
+    );
+    assert_eq!(
+        world.status("c-w-1").failure_reason.as_deref(),
+        Some("UpdateError")
+    );
+    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+    let vm = world
+        .seen
+        .machines
+        .get_mut("c-w-1")
+        .unwrap()
+        .vm
+        .as_mut()
+        .unwrap();
+    let labels = vm.metadata.labels.get_or_insert_default();
+    labels.insert(capi::TERMINAL.to_owned(), "disk-broken".to_owned());
+    world.step();
+    let message = world.status("c-w-1").failure_message.unwrap();
+    assert!(message.contains("disk-broken"), "{message}");
+    let vm = world
+        .seen
+        .machines
+        .get_mut("c-w-1")
+        .unwrap()
+        .vm
+        .as_mut()
+        .unwrap();
+    vm.metadata.labels.as_mut().unwrap().remove(capi::TERMINAL);
+    world.step();
+    assert_eq!(
+        world.status("c-w-1").failure_message,
+        None,
+        "it has recovered"
+    );
+}
+
+#[test]
+fn a_vm_of_somebody_else_is_neither_used_nor_deleted() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+    let vm = world
+        .seen
+        .machines
+        .get_mut("c-w-1")
+        .unwrap()
+        .vm
+        .as_mut()
+        .unwrap();
+    vm.metadata.labels = None;
+    assert_eq!(world.step(), []);
+    assert_eq!(world.reason("c-w-1", "VMProvisioned"), "VMCreateFailed");
+    world.delete("c-w-1");
+    assert_eq!(kinds(&world.step()), ["DeleteUserData", "RemoveFinalizer"]);
+}
+
+#[test]
+fn a_worker_leaves_its_host_drained_and_comes_back_uncordoned() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 2);
+    world.must_leave("c-w-1");
+    world.must_leave("c-w-2");
+    assert_eq!(kinds(&world.step()), ["SetDrain"]);
+    world.pods("c-w-1", vec![pod("a")]);
+    let evicts = world.step();
+    assert_eq!(
+        kinds(&evicts),
+        ["Evict"],
+        "one machine at a time: {evicts:?}"
+    );
+    world.pods("c-w-1", Vec::new());
+    assert_eq!(kinds(&world.step()), ["DeleteInstance"]);
+    assert_eq!(world.step(), [], "it starts elsewhere");
+    world.runs("c-w-1", "host-9");
+    assert_eq!(kinds(&world.step()), ["SetDrain"], "it is uncordoned");
+    assert!(world.node("c-w-1").drained_since.is_none());
+    world.step();
+    assert_eq!(
+        world.node("c-w-2").drained_since,
+        Some(world.now),
+        "now the other"
+    );
+}
+
+#[test]
+fn a_budget_is_waited_for_as_long_as_the_machine_says() {
+    let drained = |limit: Option<i32>| {
+        let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+        let owner = world
+            .seen
+            .machines
+            .get_mut("c-w-1")
+            .unwrap()
+            .owner
+            .as_mut()
+            .unwrap();
+        owner.spec.deletion.node_drain_timeout_seconds = limit;
+        world.must_leave("c-w-1");
+        world.step();
+        world.pods("c-w-1", vec![pod("held")]);
+        world.pass(3600);
+        kinds(&world.step())
+    };
+    assert_eq!(drained(None), ["Evict"]);
+    assert_eq!(drained(Some(0)), ["Evict"], "0 means for ever");
+    assert_eq!(drained(Some(60)), ["DeleteInstance"]);
+}
+
+#[test]
+fn a_guest_that_does_not_answer_is_not_taken_for_empty() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+    world.must_leave("c-w-1");
+    world.seen.guest = Probe::Unreachable("silence".to_owned());
+    world.pass(3600);
+    assert_eq!(world.step(), []);
+}
+
+#[test]
+fn a_member_of_etcd_that_would_lose_its_address_is_replaced_one_at_a_time() {
+    let mut world = World::settled(Dialect::V1Beta1, 3, 0);
+    for name in ["c-cp-1", "c-cp-2", "c-cp-3"] {
+        world.must_leave(name);
+    }
+    assert_eq!(world.step(), []);
+    assert_eq!(world.step(), []);
+    let failed = |world: &World| {
+        let all = ["c-cp-1", "c-cp-2", "c-cp-3"];
+        all.map(|name| world.status(name).failure_message.is_some())
+    };
+    assert_eq!(failed(&world), [true, false, false]);
+    world.delete("c-cp-1");
+    world.step();
+    assert_eq!(
+        failed(&world)[1..],
+        [false, false],
+        "the first is still on its way"
+    );
+}
+
+#[test]
+fn a_member_with_an_address_of_its_own_is_drained_and_starts_elsewhere() {
+    let mut world = World::settled(Dialect::V1Beta1, 3, 0);
+    for name in ["c-cp-1", "c-cp-2", "c-cp-3"] {
+        let template = &mut world.seen.machines.get_mut(name).unwrap().object.spec;
+        let spec = &mut template.virtual_machine_template.spec["template"]["spec"];
+        spec["networks"] = json!([{ "name": "default", "multus": { "networkName": "lan" } }]);
+        world.must_leave(name);
+    }
+    world.step();
+    world.pods("c-cp-1", Vec::new());
+    assert_eq!(kinds(&world.step()), ["DeleteInstance"]);
+    for _ in 0..3 {
+        assert_eq!(world.step(), [], "no other goes before it is back");
+    }
+}
+
+#[test]
+fn a_node_that_belongs_to_another_machine_is_told() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+    let machine = world.seen.machines.get_mut("c-w-1").unwrap();
+    machine.object.status.as_mut().unwrap().nodeupdated = false;
+    world.provider_id("c-w-1", "other://x");
+    world.step();
+    let message = world.message("c-w-1", "VMProvisioned");
+    assert!(message.contains("other://x"), "{message}");
+}
+
+fn pod(name: &str) -> GuestPod {
+    GuestPod {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        due: true,
+        ..GuestPod::default()
+    }
+}
+
+#[test]
+fn two_members_of_etcd_on_one_host_are_told_of() {
+    let mut world = World::settled(Dialect::V1Beta1, 3, 0);
+    let told = |world: &World| {
+        let infra = world.seen.infra.clone().unwrap();
+        condition(infra.status.as_ref(), "PlacementHealthy").unwrap()
+    };
+    assert_eq!(told(&world)["status"], "True");
+    world.runs("c-cp-2", "host-of-c-cp-1");
+    world.step();
+    let message = told(&world)["message"].to_string();
+    assert!(message.contains("c-cp-1 and c-cp-2"), "{message}");
+}
+
+#[test]
+fn a_key_logs_in_only_if_somebody_named_it() {
+    let keys = |named: Option<&str>| {
+        let mut world = World::settled(Dialect::V1Beta1, 1, 0);
+        let infra = world.seen.infra.as_mut().unwrap();
+        infra.spec.ssh_keys.data_secret_name = named.map(str::to_owned);
+        world.add_machine("c-w-1", false);
+        world.boot_document("c-w-1");
+        world.step().into_iter().find_map(|action| match action {
+            Action::WriteUserData { ssh_keys, .. } => Some(json!(ssh_keys)),
+            _ => None,
+        })
+    };
+    assert_eq!(keys(None), Some(Value::Null));
+    assert_eq!(keys(Some("mine")), Some(json!("mine")));
+}
