@@ -27,6 +27,7 @@ use k8s_openapi::jiff::Timestamp;
 
 pub use action::{Action, Owner, Plan, Target};
 pub use endpoint::service_namespace;
+pub use report::is_progress;
 pub use seen::{Dialect, Guest, Machine, Seen, UserData};
 
 /// What to do for a Cluster and what to say of it.

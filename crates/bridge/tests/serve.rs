@@ -12,8 +12,8 @@ mod world;
 use std::collections::BTreeMap;
 
 use guestcluster_bridge::capi;
-use guestcluster_bridge::serve::{Action, Dialect, plan};
-use guestcluster_foreign::capk::Endpoint;
+use guestcluster_bridge::serve::{Action, Dialect, is_progress, plan};
+use guestcluster_foreign::capk::{Endpoint, KubevirtMachineStatus};
 use guestcluster_planner::observed::{GuestPod, Probe};
 use serde_json::{Value, json};
 use world::{World, condition};
@@ -594,6 +594,27 @@ fn two_members_of_etcd_on_one_host_are_told_of() {
     world.step();
     let message = told(&world)["message"].to_string();
     assert!(message.contains("c-cp-1 and c-cp-2"), "{message}");
+}
+
+#[test]
+fn words_about_progress_can_wait_and_nothing_else_can() {
+    let status = |change: fn(&mut Value)| -> KubevirtMachineStatus {
+        let mut status = json!({ "ready": false, "conditions": [{
+            "type": "Ready", "status": "False", "severity": "Info", "reason": "DVPending",
+        }]});
+        change(&mut status);
+        serde_json::from_value(status).unwrap()
+    };
+    let before = status(|_| ());
+    let waits = |change| is_progress(&before, &status(change));
+    assert!(waits(|s| s["conditions"][0]["reason"] = json!("DVNotReady")));
+    assert!(!waits(|s| s["conditions"][0]["severity"] = json!("Error")));
+    assert!(!waits(|s| s["conditions"][0]["status"] = json!("True")));
+    assert!(!waits(|s| s["ready"] = json!(true)));
+    assert!(!waits(|s| s["failureMessage"] = json!("lost")));
+    assert!(!waits(
+        |s| s["addresses"] = json!([{ "type": "InternalIP", "address": "10.0.0.1" }])
+    ));
 }
 
 #[test]

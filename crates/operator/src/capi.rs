@@ -19,14 +19,17 @@ mod templates;
 use std::time::Duration;
 
 use guestcluster_bridge::serve::{self as decide, Dialect, Plan, Seen};
-use guestcluster_foreign::capk::{KubevirtCluster, KubevirtMachine};
 use guestcluster_shell::NamespacedName;
 use guestcluster_shell::apply::{StatusWrite, Writer};
 use guestcluster_shell::clock::{monotonic, now};
 use guestcluster_shell::freshness::Ledger;
 use guestcluster_shell::queue::Requeue;
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
+use kube::core::NamespaceResourceScope;
+use kube::core::object::HasStatus;
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tracing::{debug, info};
 
 use crate::error::Error;
@@ -47,6 +50,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(5);
 /// When to look again whether CAPK's own controller has gone.
 const RIVAL: Duration = Duration::from_secs(10);
+/// How long after a status words about progress can wait for each other.
+const PROGRESS: Duration = Duration::from_secs(3);
 /// When to try again to make a virtual machine that was refused.
 const REFUSED: Duration = Duration::from_secs(30);
 
@@ -120,55 +125,87 @@ impl Context {
         let refused = memory.refused.clone();
         let done = self.execute(key, (seen, &plan), memory).await;
         // What was seen is told even where something could not be done.
-        let told = self.report(key, (seen, &plan)).await;
+        let told = self.report(key, (seen, &plan), memory).await;
         let done = done?;
         if done.is_empty() {
             debug!(cluster = %key, "nothing to do");
         } else {
             info!(cluster = %key, actions = done.join(" "), "plan for a Cluster carried out");
         }
-        told.map_err(|error| error.after(done.len()))?;
-        Ok(requeue(
-            &plan,
-            (refused != memory.refused, !memory.refused.is_empty()),
-            now,
-        ))
+        let postponed = told.map_err(|error| error.after(done.len()))?;
+        let refused = (refused != memory.refused, !memory.refused.is_empty());
+        Ok(match (requeue(&plan, refused, now), postponed) {
+            (Requeue::OnChange, Some(wait)) => Requeue::After(wait),
+            (Requeue::After(other), Some(wait)) => Requeue::After(other.min(wait)),
+            (requeue, _) => requeue,
+        })
     }
 
+    /// Writes what is new. Answers when to come back for what can wait.
     async fn report(
         &self,
         key: &NamespacedName,
         (seen, plan): (&Seen, &Plan),
-    ) -> Result<(), Error> {
-        let leads = || self.leader.allows(monotonic(), ACTION);
+        memory: &mut Memory,
+    ) -> Result<Option<Duration>, Error> {
         if let (Some(infra), Some(status)) = (&seen.infra, &plan.cluster) {
-            if !leads() {
-                return Err(Error::NotLeading);
-            }
-            let api = self.api::<KubevirtCluster>(&key.namespace);
-            let written = self.status_writer.apply_status(&api, infra, status).await?;
-            if let StatusWrite::Written(written) = written {
-                self.ledger.wrote(key, written.as_ref(), monotonic());
-            }
+            self.tell(key, infra, status).await?;
         }
+        let mut postponed = None;
         for (name, status) in &plan.machines {
             let Some(machine) = seen.machines.get(name) else {
                 continue;
             };
-            if !leads() {
-                return Err(Error::NotLeading);
+            let before = machine.object.status.as_ref();
+            let time = monotonic();
+            let age = memory
+                .told
+                .get(name)
+                .map(|told| time.saturating_duration_since(*told));
+            let rest = age
+                .and_then(|age| PROGRESS.checked_sub(age))
+                .filter(|rest| !rest.is_zero());
+            let can_wait = before.is_some_and(|before| decide::is_progress(before, status));
+            let is_new = before != Some(status);
+            if let Some(rest) = rest.filter(|_| can_wait && is_new) {
+                postponed = Some(postponed.map_or(rest, |other: Duration| other.min(rest)));
+                continue;
             }
-            let api = self.api::<KubevirtMachine>(&key.namespace);
-            let object = &machine.object;
-            let written = self
-                .status_writer
-                .apply_status(&api, object, status)
-                .await?;
-            if let StatusWrite::Written(written) = written {
-                self.ledger.wrote(key, written.as_ref(), monotonic());
+            if self.tell(key, &machine.object, status).await? {
+                memory.told.insert(name.clone(), monotonic());
             }
         }
-        Ok(())
+        memory
+            .told
+            .retain(|name, _| seen.machines.contains_key(name));
+        Ok(postponed)
+    }
+
+    /// Writes a status unless it says nothing new; whether it was written.
+    async fn tell<K>(
+        &self,
+        key: &NamespacedName,
+        object: &K,
+        status: &K::Status,
+    ) -> Result<bool, Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + HasStatus,
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+        K::Status: Serialize,
+    {
+        if !self.leader.allows(monotonic(), ACTION) {
+            return Err(Error::NotLeading);
+        }
+        let api = self.api::<K>(&key.namespace);
+        let written = self
+            .status_writer
+            .apply_status(&api, object, status)
+            .await?;
+        let StatusWrite::Written(written) = written else {
+            return Ok(false);
+        };
+        self.ledger.wrote(key, written.as_ref(), monotonic());
+        Ok(true)
     }
 }
 

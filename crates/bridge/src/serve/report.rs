@@ -1,7 +1,10 @@
 //! What is said of a machine.
 
+use std::collections::BTreeMap;
+
 use guestcluster_foreign::capk::{Initialization, KubevirtMachineStatus, MachineAddress};
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 use super::action::Plan;
 use super::condition::{Conditions, Verdict, is_true};
@@ -37,6 +40,26 @@ impl Report {
             failure: None,
         }
     }
+}
+
+/// Whether a status says nothing but how far something is that goes on: whoever waits for that machine
+/// waits on. A machine that starts passes through half a dozen such words within a second.
+pub fn is_progress(before: &KubevirtMachineStatus, after: &KubevirtMachineStatus) -> bool {
+    let states = |status: &KubevirtMachineStatus| -> BTreeMap<String, (String, String)> {
+        let word = |one: &Value, key: &str| one[key].as_str().unwrap_or_default().to_owned();
+        let conditions = status.conditions.iter();
+        let states = conditions.map(|one| {
+            // How bad it is counts: that a person is needed is told at once.
+            (
+                word(one, "type"),
+                (word(one, "status"), word(one, "severity")),
+            )
+        });
+        states.collect()
+    };
+    let mut same = before.clone();
+    same.conditions.clone_from(&after.conditions);
+    same == *after && states(before) == states(after)
 }
 
 /// Says it, beside what stays as it was.

@@ -15,6 +15,8 @@ pub struct Memory {
     pub guest: Option<(Instant, Probe<Guest>)>,
     /// Evictions that were refused, by UID of the Pod: when, and why.
     pub refusals: BTreeMap<String, (Instant, String)>,
+    /// When the status of each machine was last written.
+    pub told: BTreeMap<String, Instant>,
     /// What was last said against making a virtual machine, by its name.
     pub refused: BTreeMap<String, String>,
 }
