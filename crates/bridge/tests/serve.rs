@@ -6,6 +6,10 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "serve/evictions.rs"]
+mod evictions;
+#[path = "serve/machines.rs"]
+mod machines;
 #[path = "serve/world.rs"]
 mod world;
 
@@ -14,7 +18,6 @@ use std::collections::BTreeMap;
 use guestcluster_bridge::capi;
 use guestcluster_bridge::serve::{Action, Dialect, is_progress, plan};
 use guestcluster_foreign::capk::{Endpoint, KubevirtMachineStatus};
-use guestcluster_planner::observed::{GuestPod, Probe};
 use serde_json::{Value, json};
 use world::{World, condition};
 
@@ -106,144 +109,6 @@ fn each_schema_hears_of_zones_and_of_provisioning_in_its_own_shape() {
     );
     assert!(old.get("initialization").is_none());
     assert_eq!(new["initialization"]["provisioned"], true);
-}
-
-#[test]
-fn a_machine_obeys_its_zone_and_control_planes_keep_apart() {
-    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
-    world.add_machine("c-cp-2", true);
-    world.boot_document("c-cp-2");
-    let machine = world.seen.machines.get_mut("c-cp-2").unwrap();
-    machine.owner.as_mut().unwrap().spec.failure_domain = Some("zone-b".to_owned());
-    world.step();
-    let spec = &world.vm("c-cp-2")["spec"]["template"]["spec"];
-    let zone =
-        json!({ "key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b"] });
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    assert_eq!(
-        spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"],
-        json!([{ "matchExpressions": [zone] }])
-    );
-    let apart = &spec["affinity"]["podAntiAffinity"][required];
-    assert_eq!(apart[0]["topologyKey"], "kubernetes.io/hostname");
-    assert_eq!(
-        apart[0]["labelSelector"]["matchLabels"][capi::ROLE],
-        "control-plane"
-    );
-    world.add_machine("c-w-1", false);
-    world.boot_document("c-w-1");
-    world.step();
-    assert!(
-        world.vm("c-w-1")["spec"]["template"]["spec"]
-            .get("affinity")
-            .is_none()
-    );
-}
-
-#[test]
-fn a_control_plane_is_behind_the_endpoint_once_its_api_listens() {
-    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
-    world.add_machine("c-cp-2", true);
-    world.boot_document("c-cp-2");
-    world.step();
-    let probe = world.vm("c-cp-2")["spec"]["template"]["spec"]["readinessProbe"].clone();
-    assert_eq!(probe["tcpSocket"]["port"], 6443);
-    world.runs("c-cp-2", "host-2");
-    world.is_not_ready("c-cp-2");
-    world.joins("c-cp-2");
-    world.step();
-    world.step();
-    let status = world.status("c-cp-2");
-    assert_eq!(
-        condition(Some(&status), "VMProvisioned").unwrap()["status"],
-        "True"
-    );
-    assert!(status.nodeupdated && !status.ready, "{status:?}");
-    world.runs("c-cp-2", "host-2");
-    world.step();
-    assert!(world.status("c-cp-2").ready);
-}
-
-#[test]
-fn a_machine_keeps_all_that_its_user_wrote() {
-    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
-    world.add_machine("c-w-1", false);
-    world.boot_document("c-w-1");
-    let machine = world.seen.machines.get_mut("c-w-1").unwrap();
-    machine.object.spec.virtual_machine_template = serde_json::from_value(json!({
-        "metadata": { "labels": { "team": "a" }, "annotations": { "note": "b" }, "namespace": "vms" },
-        "spec": {
-            "runStrategy": "Always",
-            "dataVolumeTemplates": [{ "metadata": { "name": "root" }, "spec": { "source": {} } }],
-            "template": { "spec": {
-                "domain": {
-                    "futureField": 7,
-                    "devices": { "disks": [{ "name": "r", "disk": { "bus": "virtio" } }] },
-                },
-                "volumes": [
-                    { "name": "r", "dataVolume": { "name": "root" } },
-                    { "name": "shared", "persistentVolumeClaim": { "claimName": "golden" } },
-                ],
-            }},
-        },
-    }))
-    .unwrap();
-    world.step();
-    let vm = world.vm("c-w-1");
-    assert_eq!(vm["metadata"]["namespace"], "vms");
-    assert_eq!(vm["metadata"]["annotations"], json!({ "note": "b" }));
-    for labels in [
-        &vm["metadata"]["labels"],
-        &vm["spec"]["template"]["metadata"]["labels"],
-    ] {
-        assert_eq!(labels["team"], "a");
-        assert_eq!(labels[capi::ROLE], "worker");
-        assert_eq!(labels[capi::CLUSTER_NAME], "c");
-        assert_eq!(labels[capi::MACHINE_NAME], "c-w-1");
-        assert_eq!(labels[capi::MACHINE_NAMESPACE], "ns");
-        assert_eq!(
-            (&labels["kubevirt.io/vm"], &labels["name"]),
-            (&json!("c-w-1"), &json!("c-w-1"))
-        );
-    }
-    let spec = &vm["spec"]["template"]["spec"];
-    assert_eq!(spec["domain"]["futureField"], 7);
-    assert_eq!(
-        vm["spec"]["dataVolumeTemplates"][0]["metadata"]["name"],
-        "c-w-1-root"
-    );
-    assert_eq!(spec["volumes"][0]["dataVolume"]["name"], "c-w-1-root");
-    assert_eq!(
-        spec["volumes"][1]["persistentVolumeClaim"]["claimName"],
-        "golden"
-    );
-    let last = spec["volumes"].as_array().unwrap().last().unwrap();
-    assert_eq!(
-        last["cloudInitConfigDrive"]["secretRef"]["name"],
-        "c-w-1-boot-userdata"
-    );
-    assert!(
-        vm["metadata"].get("ownerReferences").is_none(),
-        "nothing may collect it"
-    );
-}
-
-#[test]
-fn a_guaranteed_machine_gets_whole_processors_and_all_its_memory() {
-    let mut world = World::settled(Dialect::V1Beta1, 1, 0);
-    world.add_machine("c-w-1", false);
-    world.boot_document("c-w-1");
-    let template = &mut world.seen.machines.get_mut("c-w-1").unwrap().object.spec;
-    let policy = json!({ "annotations": { "guestcluster.dev/resource-policy": "Guaranteed" } });
-    template.virtual_machine_template.metadata = serde_json::from_value(policy).unwrap();
-    world.step();
-    let domain = world.vm("c-w-1")["spec"]["template"]["spec"]["domain"].clone();
-    assert_eq!(domain["cpu"]["dedicatedCpuPlacement"], true);
-    let whole = json!({ "cpu": "2", "memory": "4Gi" });
-    assert_eq!(
-        domain["resources"],
-        json!({ "requests": whole, "limits": whole })
-    );
 }
 
 #[test]
@@ -463,105 +328,6 @@ fn a_vm_of_somebody_else_is_neither_used_nor_deleted() {
 }
 
 #[test]
-fn a_worker_leaves_its_host_drained_and_comes_back_uncordoned() {
-    let mut world = World::settled(Dialect::V1Beta1, 1, 2);
-    world.must_leave("c-w-1");
-    world.must_leave("c-w-2");
-    assert_eq!(kinds(&world.step()), ["SetDrain"]);
-    world.pods("c-w-1", vec![pod("a")]);
-    let evicts = world.step();
-    assert_eq!(
-        kinds(&evicts),
-        ["Evict"],
-        "one machine at a time: {evicts:?}"
-    );
-    world.pods("c-w-1", Vec::new());
-    assert_eq!(kinds(&world.step()), ["DeleteInstance"]);
-    assert_eq!(world.step(), [], "it starts elsewhere");
-    world.runs("c-w-1", "host-9");
-    assert_eq!(kinds(&world.step()), ["SetDrain"], "it is uncordoned");
-    assert!(world.node("c-w-1").drained_since.is_none());
-    world.step();
-    assert_eq!(
-        world.node("c-w-2").drained_since,
-        Some(world.now),
-        "now the other"
-    );
-}
-
-#[test]
-fn a_budget_is_waited_for_as_long_as_the_machine_says() {
-    let drained = |limit: Option<i32>| {
-        let mut world = World::settled(Dialect::V1Beta1, 1, 1);
-        let owner = world
-            .seen
-            .machines
-            .get_mut("c-w-1")
-            .unwrap()
-            .owner
-            .as_mut()
-            .unwrap();
-        owner.spec.deletion.node_drain_timeout_seconds = limit;
-        world.must_leave("c-w-1");
-        world.step();
-        world.pods("c-w-1", vec![pod("held")]);
-        world.pass(3600);
-        kinds(&world.step())
-    };
-    assert_eq!(drained(None), ["Evict"]);
-    assert_eq!(drained(Some(0)), ["Evict"], "0 means for ever");
-    assert_eq!(drained(Some(60)), ["DeleteInstance"]);
-}
-
-#[test]
-fn a_guest_that_does_not_answer_is_not_taken_for_empty() {
-    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
-    world.must_leave("c-w-1");
-    world.seen.guest = Probe::Unreachable("silence".to_owned());
-    world.pass(3600);
-    assert_eq!(world.step(), []);
-}
-
-#[test]
-fn a_member_of_etcd_that_would_lose_its_address_is_replaced_one_at_a_time() {
-    let mut world = World::settled(Dialect::V1Beta1, 3, 0);
-    for name in ["c-cp-1", "c-cp-2", "c-cp-3"] {
-        world.must_leave(name);
-    }
-    assert_eq!(world.step(), []);
-    assert_eq!(world.step(), []);
-    let failed = |world: &World| {
-        let all = ["c-cp-1", "c-cp-2", "c-cp-3"];
-        all.map(|name| world.status(name).failure_message.is_some())
-    };
-    assert_eq!(failed(&world), [true, false, false]);
-    world.delete("c-cp-1");
-    world.step();
-    assert_eq!(
-        failed(&world)[1..],
-        [false, false],
-        "the first is still on its way"
-    );
-}
-
-#[test]
-fn a_member_with_an_address_of_its_own_is_drained_and_starts_elsewhere() {
-    let mut world = World::settled(Dialect::V1Beta1, 3, 0);
-    for name in ["c-cp-1", "c-cp-2", "c-cp-3"] {
-        let template = &mut world.seen.machines.get_mut(name).unwrap().object.spec;
-        let spec = &mut template.virtual_machine_template.spec["template"]["spec"];
-        spec["networks"] = json!([{ "name": "default", "multus": { "networkName": "lan" } }]);
-        world.must_leave(name);
-    }
-    world.step();
-    world.pods("c-cp-1", Vec::new());
-    assert_eq!(kinds(&world.step()), ["DeleteInstance"]);
-    for _ in 0..3 {
-        assert_eq!(world.step(), [], "no other goes before it is back");
-    }
-}
-
-#[test]
 fn a_node_that_belongs_to_another_machine_is_told() {
     let mut world = World::settled(Dialect::V1Beta1, 1, 1);
     let machine = world.seen.machines.get_mut("c-w-1").unwrap();
@@ -570,16 +336,6 @@ fn a_node_that_belongs_to_another_machine_is_told() {
     world.step();
     let message = world.message("c-w-1", "VMProvisioned");
     assert!(message.contains("other://x"), "{message}");
-}
-
-fn pod(name: &str) -> GuestPod {
-    GuestPod {
-        namespace: "default".to_owned(),
-        name: name.to_owned(),
-        uid: name.to_owned(),
-        due: true,
-        ..GuestPod::default()
-    }
 }
 
 #[test]
