@@ -1,6 +1,9 @@
 //! Names that Cluster API and its KubeVirt provider (CAPK) give to groups, labels, annotations and
 //! finalizers, and the names that follow from others.
 
+pub use guestcluster_api::labels::{CAPI_CLUSTER as CLUSTER_NAME, CAPI_ROLE as ROLE};
+pub use guestcluster_api::names::secrets::kubeconfig as kubeconfig_secret;
+
 /// The API group of Cluster, Machine, MachineSet, MachineDeployment and MachineHealthCheck.
 pub const CORE: &str = "cluster.x-k8s.io";
 /// The API group of KubevirtCluster, KubevirtMachine and their templates.
@@ -10,12 +13,8 @@ pub const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 /// The API group of KubeadmControlPlane.
 pub const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 
-/// The label that names an object's Cluster.
-pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 /// Label on the Machines of a control plane.
 pub const CONTROL_PLANE_MACHINE: &str = "cluster.x-k8s.io/control-plane";
-/// Label on machines and their Pods: `control-plane` or `worker`.
-pub const ROLE: &str = "cluster.x-k8s.io/role";
 /// Annotation: no controller is to change the object.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// Annotation on an infrastructure's object: another than its provider takes care of it.
@@ -45,11 +44,6 @@ pub fn endpoint_service(cluster: &str) -> String {
 /// Name of the Secret from which a machine boots, by that of its bootstrap Secret.
 pub fn user_data_secret(bootstrap: &str) -> String {
     format!("{bootstrap}-userdata")
-}
-
-/// Name of the Secret with the administrator's kubeconfig of a Cluster.
-pub fn kubeconfig_secret(cluster: &str) -> String {
-    format!("{cluster}-kubeconfig")
 }
 
 /// What a Node carries as `spec.providerID`, by the name of its KubevirtMachine.

@@ -27,8 +27,9 @@ use k8s_openapi::jiff::Timestamp;
 
 pub use action::{Action, Owner, Plan, Target};
 pub use endpoint::service_namespace;
+pub use machine::REFUSED;
 pub use report::is_progress;
-pub use seen::{Dialect, Guest, Machine, Seen, UserData};
+pub use seen::{Dialect, Guest, Machine, Refusal, Seen, UserData};
 
 /// What to do for a Cluster and what to say of it.
 pub fn plan(seen: &Seen, now: Timestamp) -> Plan {

@@ -170,6 +170,21 @@ fn nothing_is_done_in_a_pause() {
 }
 
 #[test]
+fn what_is_paused_stays_even_if_it_is_to_go() {
+    let mut world = World::settled(Dialect::V1Beta1, 1, 1);
+    world.seen.cluster.as_mut().unwrap().spec.paused = true;
+    world.delete("c-w-1");
+    world.delete_cluster();
+    assert_eq!(
+        world.step(),
+        [],
+        "whoever moves a Cluster deletes its objects, and machines run on"
+    );
+    world.seen.cluster.as_mut().unwrap().spec.paused = false;
+    assert_eq!(kinds(&world.step()), ["DeleteVm"]);
+}
+
+#[test]
 fn what_another_takes_care_of_is_left_to_it() {
     let mut world = World::new(Dialect::V1Beta1);
     let infra = world.seen.infra.as_mut().unwrap();
@@ -255,7 +270,7 @@ fn what_the_api_server_says_against_a_machine_is_told() {
     world.boot_document("c-w-1");
     world.refuses = Some("spec.template.spec.domain.memory.guest: must be positive".to_owned());
     world.step();
-    world.step();
+    assert_eq!(world.step(), [], "it is not tried again at once");
     assert_eq!(world.reason("c-w-1", "VMProvisioned"), "VMCreateFailed");
     assert!(
         world
@@ -279,28 +294,12 @@ fn a_vm_that_is_lost_or_marked_so_is_not_made_again_but_reported() {
         Some("UpdateError")
     );
     let mut world = World::settled(Dialect::V1Beta1, 1, 1);
-    let vm = world
-        .seen
-        .machines
-        .get_mut("c-w-1")
-        .unwrap()
-        .vm
-        .as_mut()
-        .unwrap();
-    let labels = vm.metadata.labels.get_or_insert_default();
+    let labels = world.labels_of_vm("c-w-1");
     labels.insert(capi::TERMINAL.to_owned(), "disk-broken".to_owned());
     world.step();
     let message = world.status("c-w-1").failure_message.unwrap();
     assert!(message.contains("disk-broken"), "{message}");
-    let vm = world
-        .seen
-        .machines
-        .get_mut("c-w-1")
-        .unwrap()
-        .vm
-        .as_mut()
-        .unwrap();
-    vm.metadata.labels.as_mut().unwrap().remove(capi::TERMINAL);
+    world.labels_of_vm("c-w-1").remove(capi::TERMINAL);
     world.step();
     assert_eq!(
         world.status("c-w-1").failure_message,
@@ -312,15 +311,7 @@ fn a_vm_that_is_lost_or_marked_so_is_not_made_again_but_reported() {
 #[test]
 fn a_vm_of_somebody_else_is_neither_used_nor_deleted() {
     let mut world = World::settled(Dialect::V1Beta1, 1, 1);
-    let vm = world
-        .seen
-        .machines
-        .get_mut("c-w-1")
-        .unwrap()
-        .vm
-        .as_mut()
-        .unwrap();
-    vm.metadata.labels = None;
+    world.labels_of_vm("c-w-1").clear();
     assert_eq!(world.step(), []);
     assert_eq!(world.reason("c-w-1", "VMProvisioned"), "VMCreateFailed");
     world.delete("c-w-1");

@@ -46,15 +46,10 @@ use stores::{Queues, Stores, put_up};
 const ACTION: Duration = Duration::from_secs(8);
 /// How old a guest's answer may be.
 const FRESH: Duration = Duration::from_secs(1);
-/// How soon an eviction that was refused is asked for again, as kubectl does.
-const RETRY: Duration = Duration::from_secs(5);
 /// When to look again whether CAPK's own controller has gone.
 const RIVAL: Duration = Duration::from_secs(10);
 /// How long after a status words about progress can wait for each other.
 const PROGRESS: Duration = Duration::from_secs(3);
-/// When to try again to make a virtual machine that was refused.
-const REFUSED: Duration = Duration::from_secs(30);
-
 /// Everything that a visit needs. One for the whole process.
 struct Context {
     /// The cluster in which everything is.
@@ -103,6 +98,9 @@ impl Context {
         if is_behind(&self.ledger, key) {
             return Ok(Requeue::After(BEHIND));
         }
+        if let Some(why) = self.stores.unreadable(&key.name) {
+            return Err(Error::Unreadable(why));
+        }
         let mut memory = self.memories.take(key);
         let Some(seen) = self.observe(key, &mut memory).await else {
             self.ledger.forget(key);
@@ -122,7 +120,6 @@ impl Context {
     ) -> Result<Requeue, Error> {
         let now = now();
         let plan = decide::plan(seen, now);
-        let refused = memory.refused.clone();
         let done = self.execute(key, (seen, &plan), memory).await;
         // What was seen is told even where something could not be done.
         let told = self.report(key, (seen, &plan), memory).await;
@@ -133,12 +130,7 @@ impl Context {
             info!(cluster = %key, actions = done.join(" "), "plan for a Cluster carried out");
         }
         let postponed = told.map_err(|error| error.after(done.len()))?;
-        let refused = (refused != memory.refused, !memory.refused.is_empty());
-        Ok(match (requeue(&plan, refused, now), postponed) {
-            (Requeue::OnChange, Some(wait)) => Requeue::After(wait),
-            (Requeue::After(other), Some(wait)) => Requeue::After(other.min(wait)),
-            (requeue, _) => requeue,
-        })
+        Ok(requeue(&plan, postponed, now))
     }
 
     /// Writes what is new. Answers when to come back for what can wait.
@@ -209,20 +201,12 @@ impl Context {
     }
 }
 
-fn requeue(plan: &Plan, (is_news, is_refused): (bool, bool), now: Timestamp) -> Requeue {
-    let acted = plan
-        .actions
-        .iter()
-        .any(|action| action.kind() != "CreateVm" || !is_refused);
-    if is_news || acted {
+fn requeue(plan: &Plan, postponed: Option<Duration>, now: Timestamp) -> Requeue {
+    if !plan.actions.is_empty() {
         return Requeue::After(Duration::ZERO);
     }
-    let planned = plan
-        .look_again
-        .map(|at| Duration::try_from(at - now).unwrap_or_default());
-    let wait = [planned, is_refused.then_some(REFUSED)]
-        .into_iter()
-        .flatten()
-        .min();
+    let planned = plan.look_again;
+    let planned = planned.map(|at| Duration::try_from(at - now).unwrap_or_default());
+    let wait = [planned, postponed].into_iter().flatten().min();
     wait.map_or(Requeue::OnChange, Requeue::After)
 }

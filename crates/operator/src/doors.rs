@@ -203,12 +203,20 @@ fn connect(door: &Door, identity: Identity) -> Result<Client, Error> {
         ..AuthInfo::default()
     };
     config.tls_server_name.clone_from(&door.server_name);
+    impatient(config).map_err(|error| unusable(door, &error))
+}
+
+/// A client that waits for nobody: a guest that is away is an answer in itself, and asking again is
+/// the planner's decision.
+///
+/// # Errors
+/// If the configuration cannot be used.
+pub fn impatient(mut config: Config) -> kube::Result<Client> {
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
-    // A guest that is away is an answer in itself: asking again is the planner's decision.
     config.default_retry = false;
     config.disable_compression = true;
-    Client::try_from(config).map_err(|error| unusable(door, &error))
+    Client::try_from(config)
 }
 
 async fn handshake(door: &Door, root: Vec<u8>) -> Result<Certificate, Error> {

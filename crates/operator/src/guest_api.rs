@@ -11,6 +11,7 @@ mod endpoint;
 mod slim;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use guestcluster_api::labels;
 use guestcluster_pki::{BOOTSTRAP_TOKEN_NAMESPACE, BOOTSTRAP_TOKEN_SECRET_TYPE, BootstrapToken};
@@ -48,6 +49,9 @@ pub struct GuestApi<'a> {
     /// Bounds each call.
     pub calls: &'a Writer,
 }
+
+/// How soon an eviction that was refused is asked for again, as kubectl does.
+pub const EVICTION_RETRY: Duration = Duration::from_secs(5);
 
 /// The way into a guest.
 pub enum Way<'a> {

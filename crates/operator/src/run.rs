@@ -37,7 +37,7 @@ use crate::keys::KeyPool;
 use crate::leader::Leader;
 use crate::memory::Memories;
 use crate::secrets::SecretReader;
-use crate::wiring::{Gate, Installed, Queues, Wiring};
+use crate::wiring::{Gate, Installed, Queues, Wiring, filled};
 
 /// Name of the program: of its Lease, in events, and before each metric.
 const NAME: &str = "guestcluster-operator";
@@ -46,11 +46,9 @@ const CALL: Duration = Duration::from_secs(5);
 /// How long one call to a guest may take.
 const GUEST_CALL: Duration = Duration::from_millis(2500);
 /// A burst of changes of one cluster becomes one visit.
-const DEBOUNCE: Duration = Duration::from_millis(15);
-/// How often a store that is not full yet is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const DEBOUNCE: Duration = Duration::from_millis(15);
 /// A loop that has not turned for so long is stuck.
-const SILENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 
 /// Runs until a signal, a lost lease or a failure ends it.
 ///
@@ -270,9 +268,7 @@ impl Outside {
 async fn wait(leader: &Leader, gates: &[Gate], shutdown: &Shutdown) -> bool {
     let ready = async {
         let leads = leader.elected().await;
-        while !gates.iter().all(|gate| gate.store.is_ready()) {
-            tokio::time::sleep(LOOK).await;
-        }
+        filled(gates).await;
         leads
     };
     tokio::select! {

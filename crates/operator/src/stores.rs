@@ -118,8 +118,9 @@ pub fn is_behind(ledger: &Ledger, key: &NamespacedName) -> bool {
     behind.iter().any(|behind| !behind.expired())
 }
 
-fn first<K: Resource<DynamicType = ()>>(store: &Store<K>, uid: &str) -> Option<String> {
-    let (name, why) = store.unreadable(uid).into_iter().next()?;
+/// An object of this index value that our type cannot read, with the reason.
+pub fn first<K: Resource<DynamicType = ()>>(store: &Store<K>, value: &str) -> Option<String> {
+    let (name, why) = store.unreadable(value).into_iter().next()?;
     Some(format!("{} {name} cannot be read: {why}", K::kind(&())))
 }
 

@@ -79,6 +79,16 @@ pub struct Gate {
     pub store: Arc<dyn Readiness>,
 }
 
+/// How often a store that is not full yet is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits until all of these stores are full.
+pub async fn filled(gates: &[Gate]) {
+    while !gates.iter().all(|gate| gate.store.is_ready()) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Kinds that an infrastructure cluster may lack. Then there are no objects of them, and no first
 /// list to wait for; the watch finds them if they come later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

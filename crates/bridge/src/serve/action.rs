@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use guestcluster_foreign::capk::{Endpoint, KubevirtClusterStatus, KubevirtMachineStatus};
 use guestcluster_planner::observed::GuestPod;
 use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
 use serde_json::Value;
 
 /// One of the provider's two kinds that carry a finalizer.
@@ -27,6 +28,18 @@ pub struct Target {
     pub uid: String,
     /// Resource version: an object that has changed since is looked at again.
     pub resource_version: String,
+}
+
+impl Target {
+    /// The object as it was seen.
+    pub(super) fn of<K: Resource>(object: &K) -> Self {
+        Self {
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+            resource_version: object.resource_version().unwrap_or_default(),
+        }
+    }
 }
 
 /// One write.
@@ -61,7 +74,12 @@ pub enum Action {
         secret: Target,
     },
     /// Deletes it.
-    DeleteUserData(Target),
+    DeleteUserData {
+        /// The machine.
+        machine: String,
+        /// The Secret.
+        secret: Target,
+    },
     /// Makes a virtual machine.
     CreateVm {
         /// The machine.
@@ -108,6 +126,29 @@ pub enum Action {
 }
 
 impl Action {
+    /// The machine that it is for, which is its Node as well; none if it is for the Cluster.
+    pub fn machine(&self) -> Option<&str> {
+        match self {
+            Self::AddFinalizer(Owner::Machine(name))
+            | Self::RemoveFinalizer(Owner::Machine(name)) => Some(name),
+            Self::WriteUserData { machine, .. }
+            | Self::ScrubUserData { machine, .. }
+            | Self::DeleteUserData { machine, .. }
+            | Self::CreateVm { machine, .. }
+            | Self::SetProviderId { machine, .. } => Some(machine),
+            Self::SetNodeProviderId { node, .. }
+            | Self::SetDrain { node, .. }
+            | Self::Evict { node, .. } => Some(node),
+            // It goes by the name of its machine.
+            Self::DeleteVm(target) | Self::DeleteInstance(target) => Some(&target.name),
+            Self::AddFinalizer(Owner::Cluster)
+            | Self::RemoveFinalizer(Owner::Cluster)
+            | Self::ApplyService(_)
+            | Self::DeleteService(_)
+            | Self::SetEndpoint(_) => None,
+        }
+    }
+
     /// The kind of action, one word.
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -118,7 +159,7 @@ impl Action {
             Self::SetEndpoint(_) => "SetEndpoint",
             Self::WriteUserData { .. } => "WriteUserData",
             Self::ScrubUserData { .. } => "ScrubUserData",
-            Self::DeleteUserData(_) => "DeleteUserData",
+            Self::DeleteUserData { .. } => "DeleteUserData",
             Self::CreateVm { .. } => "CreateVm",
             Self::DeleteVm(_) => "DeleteVm",
             Self::DeleteInstance(_) => "DeleteInstance",

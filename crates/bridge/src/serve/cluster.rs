@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use guestcluster_api::labels;
-use guestcluster_foreign::capk::{Endpoint, Initialization, KubevirtCluster};
+use guestcluster_foreign::capk::{Initialization, KubevirtCluster};
 use guestcluster_foreign::core::SlimService;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -19,6 +19,7 @@ use crate::capi;
 const ENDPOINT: &str = "LoadBalancerAvailable";
 /// Type of the condition that tells whether one host takes several members of etcd with it.
 const PLACEMENT: &str = "PlacementHealthy";
+
 /// Plans for the cluster's own objects.
 pub(super) fn plan(seen: &Seen, now: Timestamp, plan: &mut Plan) {
     let Some(infra) = &seen.infra else { return };
@@ -27,6 +28,10 @@ pub(super) fn plan(seen: &Seen, now: Timestamp, plan: &mut Plan) {
         .iter()
         .any(|f| f == capi::CLUSTER_FINALIZER);
     if infra.annotations().contains_key(capi::MANAGED_BY) {
+        return;
+    }
+    if seen.is_paused() || infra.annotations().contains_key(capi::PAUSED) {
+        pause(seen, infra, now, plan);
         return;
     }
     if infra.metadata.deletion_timestamp.is_some() {
@@ -38,15 +43,11 @@ pub(super) fn plan(seen: &Seen, now: Timestamp, plan: &mut Plan) {
     if seen.cluster.is_none() {
         return;
     }
-    if seen.is_paused() || infra.annotations().contains_key(capi::PAUSED) {
-        pause(seen, infra, now, plan);
-        return;
-    }
     if !is_ours {
         plan.actions.push(Action::AddFinalizer(Owner::Cluster));
     }
-    let endpoint = endpoint::plan(seen, infra, plan);
-    report(seen, infra, (&endpoint, now), plan);
+    let fault = endpoint::plan(seen, infra, plan).err();
+    say(seen, infra, (&fault.unwrap_or(Verdict::holds()), now), plan);
 }
 
 /// The Service goes once no machine is left: workers speak through it until they are gone.
@@ -55,22 +56,14 @@ fn leave(seen: &Seen, infra: &KubevirtCluster, now: Timestamp, plan: &mut Plan) 
         let message = format!("{} machines are left", seen.machines.len());
         Verdict::fails("Deleting", Severity::Info, message)
     } else if let Some(service) = seen.service.as_ref().filter(|s| is_of(s, seen)) {
-        plan.actions.push(Action::DeleteService(target(service)));
+        plan.actions
+            .push(Action::DeleteService(Target::of(service)));
         Verdict::fails("Deleting", Severity::Info, "the Service goes")
     } else {
         plan.actions.push(Action::RemoveFinalizer(Owner::Cluster));
         return;
     };
     say(seen, infra, (&verdict, now), plan);
-}
-
-fn target(service: &SlimService) -> Target {
-    Target {
-        namespace: service.namespace().unwrap_or_default(),
-        name: service.name_any(),
-        uid: service.uid().unwrap_or_default(),
-        resource_version: service.resource_version().unwrap_or_default(),
-    }
 }
 
 /// Says that nothing is done, where the schema has room for it, and leaves all else as it was.
@@ -103,16 +96,6 @@ fn is_of(service: &SlimService, seen: &Seen) -> bool {
     let name = service.labels().get(capi::CLUSTER_NAME);
     name == Some(&seen.name)
         && namespace.map_or(seen.namesake.is_none(), |named| *named == seen.namespace)
-}
-
-fn report(
-    seen: &Seen,
-    infra: &KubevirtCluster,
-    (endpoint, now): (&Result<Endpoint, Verdict>, Timestamp),
-    plan: &mut Plan,
-) {
-    let verdict = endpoint.as_ref().err().cloned().unwrap_or(Verdict::holds());
-    say(seen, infra, (&verdict, now), plan);
 }
 
 fn say(

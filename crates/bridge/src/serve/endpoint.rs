@@ -30,11 +30,7 @@ pub fn service_namespace<'a>(namespace: &'a str, infra: &'a KubevirtCluster) -> 
 }
 
 /// Where the guest's API is to be found, or why nowhere.
-pub(super) fn plan(
-    seen: &Seen,
-    infra: &KubevirtCluster,
-    plan: &mut Plan,
-) -> Result<Endpoint, Verdict> {
+pub(super) fn plan(seen: &Seen, infra: &KubevirtCluster, plan: &mut Plan) -> Result<(), Verdict> {
     refuse(seen, infra)?;
     let desired = service(seen, infra);
     let live = seen.service.as_ref();
@@ -57,35 +53,31 @@ pub(super) fn plan(
     let found = found(live);
     if let Some(known) = known {
         let moved = found.as_ref().filter(|at| is_moved(infra, known, at));
-        return match moved {
-            Some(at) => Err(moved_to(known, at)),
-            None => Ok(with_port(infra, known, plan)),
-        };
+        if let Some(at) = moved {
+            return Err(moved_to(known, at));
+        }
+        complete(known, plan);
+        return Ok(());
     }
     let Some(host) = found else {
         let why = "the Service waits for the address of its load balancer";
         return Err(Verdict::fails(NOT_PROVISIONED, Severity::Info, why));
     };
-    let endpoint = Endpoint {
+    plan.actions.push(Action::SetEndpoint(Endpoint {
         host,
         port: API_PORT,
-    };
-    plan.actions.push(Action::SetEndpoint(endpoint.clone()));
-    Ok(endpoint)
+    }));
+    Ok(())
 }
 
 /// The host alone is a half of an endpoint that Cluster API does not take.
-fn with_port(infra: &KubevirtCluster, known: &Endpoint, plan: &mut Plan) -> Endpoint {
-    if known.port > 0 {
-        return known.clone();
+fn complete(known: &Endpoint, plan: &mut Plan) {
+    if known.port <= 0 {
+        plan.actions.push(Action::SetEndpoint(Endpoint {
+            port: API_PORT,
+            ..known.clone()
+        }));
     }
-    let endpoint = Endpoint {
-        port: API_PORT,
-        ..known.clone()
-    };
-    debug_assert!(type_of(infra) != "NodePort", "refused before");
-    plan.actions.push(Action::SetEndpoint(endpoint.clone()));
-    endpoint
 }
 
 /// Whether we told this endpoint ourselves and the Service is elsewhere by now. What a person wrote

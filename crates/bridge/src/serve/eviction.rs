@@ -8,7 +8,6 @@
 use guestcluster_foreign::kubevirt::VirtualMachineInstance;
 use guestcluster_planner::observed::{GuestNode, GuestPod, Probe};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
 
 use super::action::{Action, Plan, Target};
 use super::machine::{runs, was_ready};
@@ -50,12 +49,8 @@ pub(super) fn plan(
         ));
     }
     if is_empty(seen, (machine, node), now, plan) {
-        plan.actions.push(Action::DeleteInstance(Target {
-            namespace: machine.vm_namespace().to_owned(),
-            name: machine.name().to_owned(),
-            uid: instance.uid().unwrap_or_default(),
-            resource_version: instance.resource_version().unwrap_or_default(),
-        }));
+        plan.actions
+            .push(Action::DeleteInstance(Target::of(instance)));
     }
     None
 }

@@ -17,6 +17,9 @@ const NAME: usize = 63;
 /// How soon a guest is looked at again that does not show a Node yet.
 const LOOK: SignedDuration = SignedDuration::from_secs(2);
 
+/// How long a virtual machine that was refused is left alone before it is tried again.
+pub const REFUSED: SignedDuration = SignedDuration::from_secs(30);
+
 /// Plans for one machine.
 pub(super) fn plan(seen: &Seen, machine: &Machine, now: Timestamp, plan: &mut Plan) {
     let is_ours = machine
@@ -24,6 +27,10 @@ pub(super) fn plan(seen: &Seen, machine: &Machine, now: Timestamp, plan: &mut Pl
         .finalizers()
         .iter()
         .any(|f| f == capi::MACHINE_FINALIZER);
+    if seen.is_paused() || machine.object.annotations().contains_key(capi::PAUSED) {
+        pause(seen, machine, now, plan);
+        return;
+    }
     if machine.is_deleting() {
         if is_ours {
             let stays = leave(machine, plan);
@@ -31,10 +38,6 @@ pub(super) fn plan(seen: &Seen, machine: &Machine, now: Timestamp, plan: &mut Pl
                 say(seen, machine, (&Report::off(verdict), now), plan);
             }
         }
-        return;
-    }
-    if seen.is_paused() || machine.object.annotations().contains_key(capi::PAUSED) {
-        pause(seen, machine, now, plan);
         return;
     }
     if machine.owner.is_none() || seen.infra.is_none() {
@@ -55,7 +58,7 @@ fn leave(machine: &Machine, plan: &mut Plan) -> Option<Verdict> {
     let waits = |message: String| Some(Verdict::fails("Deleting", Severity::Info, message));
     if let Some(vm) = machine.vm.as_ref().filter(|vm| is_of(machine, vm)) {
         if vm.metadata.deletion_timestamp.is_none() {
-            plan.actions.push(Action::DeleteVm(target(vm)));
+            plan.actions.push(Action::DeleteVm(Target::of(vm)));
         }
         return waits("the virtual machine shuts down".to_owned());
     }
@@ -63,8 +66,10 @@ fn leave(machine: &Machine, plan: &mut Plan) -> Option<Verdict> {
         return waits("the instance of the virtual machine shuts down".to_owned());
     }
     if let Some(secret) = &machine.user_data {
-        plan.actions
-            .push(Action::DeleteUserData(user_data_target(machine, secret)));
+        plan.actions.push(Action::DeleteUserData {
+            machine: machine.name().to_owned(),
+            secret: user_data_target(machine, secret),
+        });
     }
     plan.actions.push(Action::RemoveFinalizer(Owner::Machine(
         machine.name().to_owned(),
@@ -88,7 +93,7 @@ fn live(seen: &Seen, machine: &Machine, now: Timestamp, plan: &mut Plan) -> Repo
         return Report::off(verdict);
     }
     let Some(vm) = &machine.vm else {
-        return create(seen, machine, plan);
+        return create(seen, machine, now, plan);
     };
     if !is_of(machine, vm) {
         let message = format!(
@@ -162,7 +167,7 @@ fn may_begin(seen: &Seen, machine: &Machine) -> Result<(), Verdict> {
 
 /// A machine that was there once has lost its disks with its virtual machine, and its token is spent:
 /// another one of that name would never join.
-fn create(seen: &Seen, machine: &Machine, plan: &mut Plan) -> Report {
+fn create(seen: &Seen, machine: &Machine, now: Timestamp, plan: &mut Plan) -> Report {
     if machine.object.spec.provider_id.is_some() {
         let why = "its virtual machine was deleted, and its disks with it: delete the Machine, or let a \
                    MachineHealthCheck do so";
@@ -179,6 +184,13 @@ fn create(seen: &Seen, machine: &Machine, plan: &mut Plan) -> Report {
     let Some(bootstrap) = bootstrap(machine) else {
         return Report::off(Verdict::holds());
     };
+    if let Some(refused) = &machine.refused {
+        plan.look_again_at(now + REFUSED);
+        if !refused.is_due {
+            let why = refused.why.clone();
+            return Report::off(Verdict::fails("VMCreateFailed", Severity::Error, why));
+        }
+    }
     let secret = capi::user_data_secret(bootstrap);
     plan.actions.push(Action::WriteUserData {
         machine: machine.name().to_owned(),
@@ -191,7 +203,7 @@ fn create(seen: &Seen, machine: &Machine, plan: &mut Plan) -> Report {
         body: virtual_machine::render(seen, machine, &secret),
     });
     Report::off(match &machine.refused {
-        Some(why) => Verdict::fails("VMCreateFailed", Severity::Error, why.clone()),
+        Some(refused) => Verdict::fails("VMCreateFailed", Severity::Error, refused.why.clone()),
         None => Verdict::fails(
             "VMNotReady",
             Severity::Info,
@@ -378,15 +390,6 @@ fn is_of(machine: &Machine, vm: &VirtualMachine) -> bool {
     let namespace = machine.object.metadata.namespace.as_deref();
     vm.labels().get(capi::MACHINE_NAME).map(String::as_str) == Some(machine.name())
         && vm.labels().get(capi::MACHINE_NAMESPACE).map(String::as_str) == namespace
-}
-
-fn target(vm: &VirtualMachine) -> Target {
-    Target {
-        namespace: vm.namespace().unwrap_or_default(),
-        name: vm.name_any(),
-        uid: vm.uid().unwrap_or_default(),
-        resource_version: vm.resource_version().unwrap_or_default(),
-    }
 }
 
 /// It can boot. A control-plane machine is not ready before its API server listens, and that it never

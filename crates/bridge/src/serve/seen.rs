@@ -61,7 +61,16 @@ pub struct Machine {
     /// The Secret that it boots from.
     pub user_data: Option<UserData>,
     /// What the API server or the webhooks of KubeVirt last said against making it.
-    pub refused: Option<String>,
+    pub refused: Option<Refusal>,
+}
+
+/// Why a virtual machine could not be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// In the words of who refused it.
+    pub why: String,
+    /// It is time to try again.
+    pub is_due: bool,
 }
 
 /// The Secret that a machine boots from; never its content.

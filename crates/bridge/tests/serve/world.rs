@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use guestcluster_bridge::capi;
-use guestcluster_bridge::serve::{Action, Dialect, Guest, Machine, Owner, Seen, UserData, plan};
+use guestcluster_bridge::serve::{
+    Action, Dialect, Guest, Machine, Owner, Refusal, Seen, UserData, plan,
+};
 use guestcluster_foreign::capi as core;
 use guestcluster_foreign::capk::{KubevirtCluster, KubevirtMachine, KubevirtMachineStatus};
 use guestcluster_foreign::core::SlimService;
@@ -137,12 +139,7 @@ impl World {
                     .unwrap()
                     .is_scrubbed = true;
             }
-            Action::DeleteUserData(target) => {
-                let mut all = self.seen.machines.values_mut();
-                let of =
-                    |m: &&mut Machine| m.user_data.as_ref().is_some_and(|u| u.name == target.name);
-                all.find(of).unwrap().user_data = None;
-            }
+            Action::DeleteUserData { machine, .. } => self.machine(machine).user_data = None,
             Action::CreateVm { machine, body } => self.create(machine, body),
             Action::DeleteVm(target) => {
                 let vm = self.machine(&target.name).vm.as_mut().unwrap();
@@ -164,8 +161,8 @@ impl World {
 
     fn create(&mut self, machine: &str, body: &Value) {
         if self.refuses.is_some() {
-            let why = self.refuses.clone();
-            self.machine(machine).refused = why;
+            let why = self.refuses.clone().unwrap();
+            self.machine(machine).refused = Some(Refusal { why, is_due: false });
             return;
         }
         let mut vm: VirtualMachine = read(body.clone());
@@ -340,6 +337,12 @@ impl World {
             let is_held = meta.finalizers.as_ref().is_some_and(|all| !all.is_empty());
             meta.deletion_timestamp.is_none() || is_held
         });
+    }
+
+    /// Labels of the virtual machine that is there.
+    pub fn labels_of_vm(&mut self, name: &str) -> &mut BTreeMap<String, String> {
+        let vm = self.machine(name).vm.as_mut().unwrap();
+        vm.metadata.labels.get_or_insert_default()
     }
 
     pub fn vm(&self, name: &str) -> &Value {

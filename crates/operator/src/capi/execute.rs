@@ -1,5 +1,7 @@
 //! Actions of a plan, carried out one by one.
 
+use std::collections::BTreeSet;
+
 use guestcluster_api::labels;
 use guestcluster_bridge::capi as names;
 use guestcluster_bridge::serve::{Action, Owner, Plan, Seen, Target, user_data};
@@ -31,32 +33,35 @@ const BOOTSTRAP: &str = "value";
 const PUBLIC_KEY: &str = "pub";
 
 impl Context {
-    /// Carries a plan out. A virtual machine that is refused does not hold up the others.
+    /// Carries a plan out. What fails holds up its own machine and no other: it is answered at the end.
     pub(super) async fn execute(
         &self,
         key: &NamespacedName,
         (seen, plan): (&Seen, &Plan),
         memory: &mut Memory,
     ) -> Result<Vec<&'static str>, Error> {
-        let mut done = Vec::new();
+        let (mut done, mut failed, mut failure) = (Vec::new(), BTreeSet::new(), None);
         for action in &plan.actions {
-            let leads = self.leader.allows(monotonic(), ACTION);
-            let carried = if leads {
-                Box::pin(self.carry_out(key, (seen, action), memory)).await
-            } else {
-                Err(Error::NotLeading)
-            };
-            match (action, carried) {
-                (Action::CreateVm { machine, .. }, Err(error))
-                    if matches!(error.class(), Class::Rejected | Class::Denied) =>
-                {
-                    memory.refused.insert(machine.clone(), error.explain());
-                }
-                (_, carried) => carried.map_err(|error| error.after(done.len()))?,
+            if failed.contains(&action.machine()) {
+                continue;
             }
-            done.push(action.kind());
+            if !self.leader.allows(monotonic(), ACTION) {
+                return Err(Error::NotLeading.after(done.len()));
+            }
+            match Box::pin(self.carry_out(key, (seen, action), memory)).await {
+                Ok(()) => done.push(action.kind()),
+                Err(error) => {
+                    failed.insert(action.machine());
+                    if !remember(action, &error, memory) {
+                        failure.get_or_insert(error);
+                    }
+                }
+            }
         }
-        Ok(done)
+        match failure {
+            Some(error) => Err(error.after(done.len())),
+            None => Ok(done),
+        }
     }
 
     async fn carry_out(
@@ -95,8 +100,8 @@ impl Context {
             Action::WriteUserData { .. } | Action::ScrubUserData { .. } => {
                 self.write_user_data(key, action).await
             }
-            Action::DeleteUserData(target) => {
-                self.delete::<PartialObjectMeta<Secret>>(key, target).await
+            Action::DeleteUserData { secret, .. } => {
+                self.delete::<PartialObjectMeta<Secret>>(key, secret).await
             }
             Action::CreateVm { machine, body } => {
                 let api = self.api_of::<VirtualMachine>(body);
@@ -346,6 +351,19 @@ impl Context {
     {
         Api::namespaced(self.client.clone(), namespace)
     }
+}
+
+/// Keeps what was said against a virtual machine, which its status tells. Whether it was that.
+fn remember(action: &Action, error: &Error, memory: &mut Memory) -> bool {
+    let is_refusal = matches!(error.class(), Class::Rejected | Class::Denied);
+    let Action::CreateVm { machine, .. } = action else {
+        return false;
+    };
+    if is_refusal {
+        let told = (monotonic(), error.explain());
+        memory.refused.insert(machine.clone(), told);
+    }
+    is_refusal
 }
 
 /// Labels by which a machine's Secret is found, wherever it is.

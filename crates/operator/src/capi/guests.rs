@@ -5,22 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use guestcluster_shell::NamespacedName;
 use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+use crate::doors::impatient;
 use crate::error::Error;
 use crate::secrets::SecretReader;
 
 /// Key of the kubeconfig in its Secret, by Cluster API's contract.
 const KEY: &str = "value";
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(2);
-/// How long a guest may be silent within an answer.
-const SILENCE: Duration = Duration::from_secs(3);
-
 /// Clients of guests, each kept while its kubeconfig stays the same.
 pub struct Guests {
     secrets: SecretReader,
@@ -87,13 +82,8 @@ async fn connect(text: &str) -> Result<Client, String> {
     refuse(&kubeconfig)?;
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let mut config = config.map_err(|error| error.to_string())?;
-    config.connect_timeout = Some(CONNECT);
-    config.read_timeout = Some(SILENCE);
-    // A guest that is away is an answer in itself: asking again is the planner's decision.
-    config.default_retry = false;
-    config.disable_compression = true;
-    Client::try_from(config).map_err(|error| error.to_string())
+    let config = config.map_err(|error| error.to_string())?;
+    impatient(config).map_err(|error| error.to_string())
 }
 
 /// Only what is written in the kubeconfig itself is used.

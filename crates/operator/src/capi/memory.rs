@@ -17,8 +17,8 @@ pub struct Memory {
     pub refusals: BTreeMap<String, (Instant, String)>,
     /// When the status of each machine was last written.
     pub told: BTreeMap<String, Instant>,
-    /// What was last said against making a virtual machine, by its name.
-    pub refused: BTreeMap<String, String>,
+    /// What was last said against making a virtual machine, by its name, and when.
+    pub refused: BTreeMap<String, (Instant, String)>,
 }
 
 /// What is known of all Clusters.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use guestcluster_api::labels;
 use guestcluster_bridge::capi as names;
-use guestcluster_bridge::serve::{self, Guest, Machine, Seen, UserData};
+use guestcluster_bridge::serve::{self, Guest, Machine, REFUSED, Refusal, Seen, UserData};
 use guestcluster_foreign::capk::{KubevirtCluster, KubevirtMachine};
 use guestcluster_foreign::core::LauncherPod;
 use guestcluster_planner::observed::Probe;
@@ -17,8 +17,8 @@ use kube::{Resource, ResourceExt};
 
 use super::memory::Memory;
 use super::stores::{cluster_of, of_cluster, owner};
-use super::{Context, FRESH, RETRY};
-use crate::guest_api::{GuestApi, Way};
+use super::{Context, FRESH};
+use crate::guest_api::{EVICTION_RETRY, GuestApi, Way};
 
 /// Label of hosts that may take machines. KubeVirt sets it to `false` while a host is away.
 const TAKES_MACHINES: &str = "kubevirt.io/schedulable";
@@ -89,7 +89,7 @@ impl Context {
         let mut machine = Machine {
             object: object.clone(),
             owner: owner.map(|owner| (*owner).clone()),
-            refused: memory.refused.get(&object.name_any()).cloned(),
+            refused: refusal(memory, &object.name_any()),
             ..Machine::default()
         };
         let place = NamespacedName::new(machine.vm_namespace(), machine.name());
@@ -177,8 +177,8 @@ impl Context {
             for pod in guest.pods.values_mut().flatten() {
                 let refusal = memory.refusals.get(&pod.uid);
                 pod.refused = refusal.map(|(_, why)| why.clone());
-                pod.due =
-                    refusal.is_none_or(|(at, _)| time.saturating_duration_since(*at) >= RETRY);
+                pod.due = refusal
+                    .is_none_or(|(at, _)| time.saturating_duration_since(*at) >= EVICTION_RETRY);
             }
         }
         memory.guest = Some((time, answer.clone()));
@@ -210,6 +210,14 @@ impl Around {
         let newest = pods.max_by_key(|pod| pod.metadata.creation_timestamp.clone());
         newest.map(|pod| (**pod).clone())
     }
+}
+
+fn refusal(memory: &Memory, machine: &str) -> Option<Refusal> {
+    let (at, why) = memory.refused.get(machine)?;
+    Some(Refusal {
+        why: why.clone(),
+        is_due: monotonic().saturating_duration_since(*at) >= REFUSED.unsigned_abs(),
+    })
 }
 
 fn user_data(secret: &PartialObjectMeta<Secret>) -> UserData {

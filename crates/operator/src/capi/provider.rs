@@ -18,17 +18,12 @@ use tracing::{info, warn};
 use super::templates::dialect;
 use super::{Context, Guests, Memories, Queues, Rival, put_up};
 use crate::leader::Leader;
+use crate::run::{DEBOUNCE, SILENCE};
 use crate::secrets::SecretReader;
+use crate::wiring::filled;
 
 /// How often it is asked whether the provider's kinds are there.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often a store that is not full yet is looked at.
-const FULL: Duration = Duration::from_millis(50);
-/// A burst of changes of one Cluster becomes one visit.
-const DEBOUNCE: Duration = Duration::from_millis(15);
-/// A loop that has not turned for so long is stuck.
-const SILENCE: Duration = Duration::from_secs(30);
-
 /// What the provider needs of the rest of the process.
 pub struct Parts {
     /// The cluster in which everything is.
@@ -102,12 +97,10 @@ pub async fn serve(parts: Parts, health: &Health, shutdown: &Shutdown) {
     let feeds = futures::future::join_all(watches.feeds);
     let gates = watches.gates;
     let work = async {
-        while !gates.iter().all(|gate| gate.store.is_ready()) {
-            obstacle.set(Some(
-                "the first lists of Cluster API's kinds are not complete",
-            ));
-            tokio::time::sleep(FULL).await;
-        }
+        obstacle.set(Some(
+            "the first lists of Cluster API's kinds are not complete",
+        ));
+        filled(&gates).await;
         obstacle.set(None);
         visit(&context, queues, health, shutdown).await;
     };

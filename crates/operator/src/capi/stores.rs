@@ -21,6 +21,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use crate::stores::first;
 use crate::wiring::Gate;
 
 /// The stores. Objects of Clusters are indexed by the Cluster's name, and told apart by namespace.
@@ -60,6 +61,18 @@ pub struct Queues {
 }
 
 impl Stores {
+    /// An object of a Cluster of this name that our types cannot read, with the reason. What is only
+    /// half seen would be taken for lost.
+    pub fn unreadable(&self, name: &str) -> Option<String> {
+        first(&self.machines, name)
+            .or_else(|| first(&self.infra_clusters, name))
+            .or_else(|| first(&self.infra_machines, name))
+            .or_else(|| first(&self.vms, name))
+            .or_else(|| first(&self.instances, name))
+            .or_else(|| first(&self.launchers, name))
+            .or_else(|| first(&self.services, name))
+    }
+
     /// A ledger that waits for our own writes to show in these stores.
     pub fn ledger(&self) -> Ledger {
         Ledger::new()

@@ -14,6 +14,7 @@ use guestcluster_shell::clock::{Instant, monotonic};
 use super::Subject;
 use crate::doors::Door;
 use crate::etcd::{CLIENT_PORT, EtcdClient, MemberDoor};
+use crate::guest_api::EVICTION_RETRY;
 use crate::guest_cluster::Context;
 use crate::memory::{Memory, Probes, TOLERATED};
 
@@ -28,9 +29,6 @@ const SILENT: Duration = Duration::from_secs(15);
 
 /// A name that kubeadm puts into the certificate of every API server, whatever its endpoint is called.
 const KUBERNETES: &str = "kubernetes";
-
-/// How soon an eviction that was refused is asked for again, as kubectl does.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// How long all answers together may take of a guest that has never answered.
 const UNBORN: Duration = Duration::from_secs(1);
@@ -98,7 +96,8 @@ impl Context {
         for pod in seen.guest_pods_mut() {
             let refusal = memory.refusals.get(&pod.uid);
             pod.refused = refusal.map(|refusal| refusal.why.clone());
-            pod.due = refusal.is_none_or(|r| time.saturating_duration_since(r.at) >= RETRY);
+            pod.due =
+                refusal.is_none_or(|r| time.saturating_duration_since(r.at) >= EVICTION_RETRY);
         }
         seen.certificates = self.certificates(subject, seen, memory).await;
     }
