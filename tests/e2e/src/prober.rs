@@ -1,5 +1,6 @@
 //! Asks a guest's API without pause and counts what fails: five requests a second, each over a TLS
-//! connection of its own, half of them writes, with a time limit of two seconds.
+//! connection of its own, half of them writes. One that was not answered within two seconds failed; it is
+//! waited for longer, to tell one that is lost from one that is late.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,15 @@ use tokio::task::{JoinHandle, JoinSet};
 
 const PERIOD: Duration = Duration::from_millis(200);
 const LIMIT: Duration = Duration::from_secs(2);
+/// etcd gives up a proposal after seven seconds, five and twice its election timeout; a connection to an
+/// address that is no more never gets an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What the API server passes on of etcd. A follower sends a proposal on to the leader, who drops it
+/// without a word while it hands its leadership over: however gently a member leaves, a write that comes
+/// in that moment is answered so.
+const DROPPED: &str = "etcdserver: request timed out";
+/// Of a hundred requests one may be late.
+const ONE_OF: usize = 100;
 
 /// A prober at work.
 pub struct Prober {
@@ -18,31 +28,70 @@ pub struct Prober {
     task: JoinHandle<Outcome>,
 }
 
-/// What it found: for each request when it was begun, counted from the first, and why it was not
-/// answered within two seconds, if it was not.
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    /// Counted from the first.
+    begun: Duration,
+    writes: bool,
+    took: Duration,
+    /// Why it was not answered, if it was not.
+    error: Option<String>,
+}
+
+impl Request {
+    fn has_failed(&self) -> bool {
+        self.error.is_some() || self.took > LIMIT
+    }
+
+    /// It reached the guest, which took too long.
+    fn is_late(&self) -> bool {
+        let error = self.error.as_ref();
+        self.has_failed() && error.is_none_or(|error| error.contains(DROPPED))
+    }
+
+    fn told(&self) -> String {
+        let verb = if self.writes { "write" } else { "read" };
+        let (begun, took) = (self.begun.as_secs_f32(), self.took.as_secs_f32());
+        let why = self.error.as_deref().unwrap_or("answered");
+        format!("the {verb} begun after {begun:.1} s ({why} after {took:.1} s)")
+    }
+}
+
+/// What it found.
 #[derive(Debug)]
-pub struct Outcome(Vec<(Duration, Option<String>)>);
+pub struct Outcome(Vec<Request>);
 
 impl Outcome {
     /// Requests begun from then on, and how many of them failed.
     pub fn since(&self, then: Duration) -> (usize, usize) {
-        let asked = || self.0.iter().filter(|(begun, _)| *begun >= then);
+        let asked = || self.0.iter().filter(|request| request.begun >= then);
         (
             asked().count(),
-            asked().filter(|(_, why)| why.is_some()).count(),
+            asked().filter(|request| request.has_failed()).count(),
         )
     }
 
-    /// Fails if a request was lost; prints how many were asked.
+    /// Fails if a request was lost, or more than one of a hundred late; prints how many were asked.
     pub fn has_lost_nothing(&self) -> anyhow::Result<()> {
-        let (asked, failed) = self.since(Duration::ZERO);
-        println!("  {failed} of {asked} requests were lost");
-        let lost = self.0.iter().filter_map(|(begun, why)| {
-            let why = why.as_ref()?;
-            Some(format!("{:.1} s ({why})", begun.as_secs_f32()))
-        });
-        let lost: Vec<_> = lost.collect();
-        anyhow::ensure!(failed == 0, "lost those begun after {}", lost.join(", "));
+        let failed = self.0.iter().filter(|request| request.has_failed());
+        let (late, lost): (Vec<_>, Vec<_>) = failed.partition(|request| request.is_late());
+        let asked = self.0.len();
+        println!("  {} of {asked} requests were lost", lost.len());
+        let told = |requests: &[&Request]| {
+            let told: Vec<_> = requests.iter().map(|request| request.told()).collect();
+            told.join(", ")
+        };
+        anyhow::ensure!(lost.is_empty(), "lost {}", told(&lost));
+        if !late.is_empty() {
+            println!("  late: {}", told(&late));
+        }
+        anyhow::ensure!(
+            late.len() <= asked.div_ceil(ONE_OF),
+            "{} of {asked} were late: {}",
+            late.len(),
+            told(&late)
+        );
         Ok(())
     }
 
@@ -50,9 +99,9 @@ impl Outcome {
     pub fn longest_silence(&self) -> Duration {
         let mut all: Vec<_> = self.0.clone();
         all.sort();
-        let end = all.last().map(|(begun, _)| *begun);
-        let answered = all.iter().filter(|(_, why)| why.is_none());
-        let answered = answered.map(|(begun, _)| *begun);
+        let end = all.last().map(|request| request.begun);
+        let answered = all.iter().filter(|request| !request.has_failed());
+        let answered = answered.map(|request| request.begun);
         let mut before = Duration::ZERO;
         let gaps = answered.chain(end).map(|begun| {
             let gap = begun.saturating_sub(before);
@@ -64,16 +113,16 @@ impl Outcome {
 
     /// When the last request began that failed.
     pub fn last_failure(&self) -> Option<Duration> {
-        let failed = self.0.iter().filter(|(_, why)| why.is_some());
-        failed.map(|(begun, _)| *begun).max()
+        let failed = self.0.iter().filter(|request| request.has_failed());
+        failed.map(|request| request.begun).max()
     }
 }
 
 impl Prober {
     /// Starts asking.
     pub fn start(mut config: Config) -> Self {
-        config.connect_timeout = Some(LIMIT);
-        config.read_timeout = Some(LIMIT);
+        config.connect_timeout = Some(PATIENCE);
+        config.read_timeout = Some(PATIENCE);
         config.default_retry = false;
         let (stop, stopped) = oneshot::channel();
         Self {
@@ -99,16 +148,17 @@ async fn probe(config: Config, mut stopped: oneshot::Receiver<()>) -> Outcome {
             _ = ticks.tick() => {
                 let config = config.clone();
                 let begun = start.elapsed();
-                let write = number.is_multiple_of(2);
+                let writes = number.is_multiple_of(2);
                 number += 1;
                 requests.spawn(async move {
-                    let answered = tokio::time::timeout(LIMIT, ask(config, write)).await;
-                    let why = match answered {
+                    let answered = tokio::time::timeout(PATIENCE, ask(config, writes)).await;
+                    let error = match answered {
                         Ok(Ok(())) => None,
                         Ok(Err(error)) => Some(format!("{error:#}")),
-                        Err(_) => Some(format!("no answer within {LIMIT:?}")),
+                        Err(_) => Some("no answer".to_owned()),
                     };
-                    (begun, why)
+                    let took = start.elapsed().saturating_sub(begun);
+                    Request { begun, writes, took, error }
                 });
             }
             _ = &mut stopped => break,
@@ -117,9 +167,9 @@ async fn probe(config: Config, mut stopped: oneshot::Receiver<()>) -> Outcome {
     Outcome(requests.join_all().await)
 }
 
-async fn ask(config: Config, write: bool) -> anyhow::Result<()> {
+async fn ask(config: Config, writes: bool) -> anyhow::Result<()> {
     let api = Api::<ConfigMap>::namespaced(Client::try_from(config)?, "default");
-    if !write {
+    if !writes {
         return Ok(api.get_opt("prober").await.map(drop)?);
     }
     let stamp = format!("{:?}", Instant::now());
@@ -136,4 +186,34 @@ async fn ask(config: Config, write: bool) -> anyhow::Result<()> {
         .patch("prober", &params, &Patch::Apply(map))
         .await
         .map(drop)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(took: u64, error: Option<&str>) -> Request {
+        Request {
+            begun: Duration::from_secs(1),
+            writes: true,
+            took: Duration::from_secs(took),
+            error: error.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn one_of_a_hundred_may_be_late_and_none_lost() {
+        let of = |count: usize, others: &[Request]| {
+            let mut all = vec![request(0, None); count];
+            all.extend_from_slice(others);
+            Outcome(all).has_lost_nothing().is_ok()
+        };
+        let (slow, dropped) = (request(3, None), request(7, Some(DROPPED)));
+        assert!(of(100, &[]));
+        assert!(of(99, std::slice::from_ref(&slow)) && of(99, std::slice::from_ref(&dropped)));
+        assert!(of(198, &[slow.clone(), dropped.clone()]));
+        assert!(!of(98, &[slow, dropped]));
+        assert!(!of(1_000, &[request(10, Some("no answer"))]));
+        assert!(!of(1_000, &[request(0, Some("connection refused"))]));
+    }
 }
