@@ -19,6 +19,7 @@ pub mod error;
 pub mod events;
 pub mod freshness;
 pub mod health;
+pub mod kubeconfig;
 pub mod lease;
 pub mod metrics;
 pub mod queue;

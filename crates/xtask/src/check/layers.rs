@@ -82,6 +82,7 @@ const LAYERS: &[Layer] = &[
             "foreign",
             "placement",
             "planner",
+            "shell",
         ],
     ),
     acting("testkit", &["api", "foreign", "planner"]),
