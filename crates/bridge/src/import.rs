@@ -6,7 +6,7 @@
 mod kubeadm;
 mod machine;
 mod unread;
-mod value;
+pub(crate) mod value;
 mod workers;
 
 use std::collections::BTreeMap;

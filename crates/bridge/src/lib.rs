@@ -13,6 +13,7 @@
 //!   annotation of the Cluster. Nothing is left out in silence.
 //! - Import after export gives the specification that was exported.
 
+pub mod adopt;
 pub mod capi;
 pub mod export;
 pub mod import;

@@ -42,22 +42,27 @@ impl Connection {
             }
             None => Config::from_kubeconfig(&options).await,
         };
-        let mut config = config.context(
+        let config = config.context(
             "no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG",
         )?;
-        config.connect_timeout = Some(CONNECT);
-        config.read_timeout = Some(READ);
-        // A person rather asks again than waits for what hides behind repeated attempts.
-        config.default_retry = false;
         let namespace = config.default_namespace.clone();
-        Ok((Client::try_from(config)?, namespace))
+        Ok((impatient(config)?, namespace))
     }
 }
 
-/// All objects that carry a label.
+/// A client for which a person waits.
+pub fn impatient(mut config: Config) -> Result<Client, kube::Error> {
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(READ);
+    // A person rather asks again than waits for what hides behind repeated attempts.
+    config.default_retry = false;
+    Client::try_from(config)
+}
+
+/// All objects that carry a label, or those that a selector of labels takes.
 pub async fn list<K>(api: Api<K>, label: Option<&str>) -> Result<Vec<K>, kube::Error>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    K: Clone + Debug + DeserializeOwned,
 {
     let mut params = ListParams::default().limit(PAGE);
     params.label_selector = label.map(str::to_owned);
@@ -92,4 +97,9 @@ pub fn explain<K: Resource<DynamicType = ()>>(error: kube::Error) -> anyhow::Err
 /// Whether the list was refused for lack of rights.
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_forbidden())
+}
+
+/// Whether the server has no such object or kind.
+pub fn is_unknown(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
 }

@@ -1,5 +1,7 @@
 //! `kubectl guestcluster`: a plugin of kubectl. One file for each verb.
 
+mod adopt;
+mod aligned;
 mod connection;
 mod export;
 mod map;
@@ -27,6 +29,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    Adopt(adopt::Options),
     Export(export::Options),
     Map(map::Options),
 }
@@ -49,6 +52,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .build()?;
     runtime.block_on(async {
         match &arguments.verb {
+            Verb::Adopt(options) => adopt::run(&arguments.connection, options).await,
             Verb::Export(options) => export::run(&arguments.connection, options).await,
             Verb::Map(options) => map::run(&arguments.connection, options).await,
         }

@@ -4,17 +4,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The text at a path.
-pub(super) fn text(document: &Value, path: &str) -> Option<String> {
+pub(crate) fn text(document: &Value, path: &str) -> Option<String> {
     document.pointer(path)?.as_str().map(str::to_owned)
 }
 
 /// The whole number at a path.
-pub(super) fn number(document: &Value, path: &str) -> Option<i32> {
+pub(crate) fn number(document: &Value, path: &str) -> Option<i32> {
     document.pointer(path)?.as_i64()?.try_into().ok()
 }
 
 /// What stands at a path, or nothing if it is of another form.
-pub(super) fn parsed<T: DeserializeOwned + Default>(document: &Value, path: &str) -> T {
+pub(crate) fn parsed<T: DeserializeOwned + Default>(document: &Value, path: &str) -> T {
     let found = document.pointer(path).cloned();
     found
         .and_then(|value| serde_json::from_value(value).ok())
@@ -22,13 +22,13 @@ pub(super) fn parsed<T: DeserializeOwned + Default>(document: &Value, path: &str
 }
 
 /// The entries of a list.
-pub(super) fn list<'a>(document: &'a Value, path: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(document: &'a Value, path: &str) -> &'a [Value] {
     let found = document.pointer(path).and_then(Value::as_array);
     found.map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Seconds, written as a number or as a duration such as `600s`.
-pub(super) fn seconds(value: Option<&Value>) -> i32 {
+pub(crate) fn seconds(value: Option<&Value>) -> i32 {
     let seconds = match value {
         Some(Value::String(text)) => text
             .parse::<k8s_openapi::jiff::SignedDuration>()

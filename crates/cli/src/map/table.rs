@@ -1,10 +1,8 @@
-//! Rows as text: aligned, and the same for the same rows.
+//! Rows as text: the same for the same rows.
 
 use super::By;
 use super::rows::Row;
-
-/// Gap between columns.
-const GAP: usize = 3;
+use crate::aligned::aligned;
 
 /// Which columns there are, and in which order.
 #[derive(Clone, Copy)]
@@ -66,16 +64,7 @@ pub fn table(rows: &[Row], shape: Shape) -> String {
         .iter()
         .map(|row| columns.iter().map(|(_, cell)| cell(row)).collect());
     let lines: Vec<Vec<String>> = std::iter::once(heading).chain(cells).collect();
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
-    let widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let padded = line.iter().zip(&widths);
-        let padded = padded.map(|(cell, width)| format!("{cell:<0$}", width + GAP));
-        text.push_str(padded.collect::<String>().trim_end());
-        text.push('\n');
-    }
-    text
+    aligned(&lines)
 }
 
 #[cfg(test)]
