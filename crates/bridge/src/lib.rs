@@ -7,6 +7,7 @@
 //!   and a list of all that they cannot say.
 //! - [`import::import`]: the GuestCluster that such manifests come from, and a list of all that it
 //!   cannot say.
+//! - [`adopt::adopt`]: whether a Cluster that runs can become a GuestCluster as it runs, and how.
 //!
 //! # Guarantees
 //! - What the manifests do not say is found by reading them back: it is listed, and kept in an

@@ -127,3 +127,5 @@ fn document(seen: &Seen, adoption: &Adoption) -> Value {
     })
 }
 
+#[cfg(test)]
+mod tests;

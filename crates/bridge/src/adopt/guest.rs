@@ -28,7 +28,7 @@ pub(super) struct Made {
 /// those with which kubeadm made the guest.
 pub(super) fn make(seen: &Seen) -> Made {
     let read = import(&manifests(seen));
-    let (mut cluster, unread) = match read {
+    let (mut cluster, mut unread) = match read {
         Ok(read) => (read.cluster, read.unread),
         Err(error) => {
             return Made {
@@ -41,7 +41,9 @@ pub(super) fn make(seen: &Seen) -> Made {
     cluster.metadata.namespace = Some(seen.namespace.clone());
     let spec = &mut cluster.spec;
     spec.paused = true;
-    keep_endpoint(seen, spec);
+    if keep_endpoint(seen, spec) {
+        unread.retain(|one| !one.path.starts_with("/spec/controlPlaneEndpoint/"));
+    }
     if let Some(guest) = seen.guest.known() {
         keep_ranges(&guest.configuration, &mut spec.network);
     }
@@ -106,9 +108,10 @@ pub(super) fn secrets(cluster: &str) -> [(String, &'static [&'static str]); 5] {
     ]
 }
 
-fn keep_endpoint(seen: &Seen, spec: &mut GuestClusterSpec) {
+/// Whether there is one to be kept.
+fn keep_endpoint(seen: &Seen, spec: &mut GuestClusterSpec) -> bool {
     let Some((host, port)) = seen.cluster().and_then(endpoint) else {
-        return;
+        return false;
     };
     let endpoint = &mut spec.control_plane.endpoint;
     *endpoint = Endpoint {
@@ -118,6 +121,7 @@ fn keep_endpoint(seen: &Seen, spec: &mut GuestClusterSpec) {
         cert_sans: std::mem::take(&mut endpoint.cert_sans),
         ..Endpoint::default()
     };
+    true
 }
 
 fn keep_ranges(configuration: &Value, network: &mut GuestNetwork) {

@@ -3,14 +3,15 @@
 //! What was asked and not answered is told apart from what is not there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use guestcluster_api::labels;
 use guestcluster_planner::observed::Probe;
 use k8s_openapi::api::core::v1::{self as core, ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::capi;
@@ -202,9 +203,35 @@ pub struct Secret {
     pub data: BTreeSet<String>,
 }
 
-fn keys<'de, D: serde::Deserializer<'de>>(data: D) -> Result<BTreeSet<String>, D::Error> {
-    let data = Option::<BTreeMap<String, IgnoredAny>>::deserialize(data)?;
-    Ok(data.unwrap_or_default().into_keys().collect())
+/// Keys of a map whose values are skipped.
+#[derive(Default)]
+struct Keys(BTreeSet<String>);
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(data: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Keys;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+                let mut keys = BTreeSet::new();
+                while let Some((key, IgnoredAny)) = map.next_entry()? {
+                    keys.insert(key);
+                }
+                Ok(Keys(keys))
+            }
+        }
+        data.deserialize_map(Reader)
+    }
+}
+
+fn keys<'de, D: Deserializer<'de>>(data: D) -> Result<BTreeSet<String>, D::Error> {
+    let data = Option::<Keys>::deserialize(data)?;
+    Ok(data.unwrap_or_default().0)
 }
 
 /// What the guest says of itself.
@@ -227,8 +254,6 @@ pub struct GuestNode {
     pub ready: bool,
     /// Takes no new Pods.
     pub cordoned: bool,
-    /// Carries kubeadm's label for control planes.
-    pub control_plane: bool,
     /// `spec.providerID`.
     pub provider_id: Option<String>,
     /// The kubelet's version.
@@ -275,7 +300,6 @@ impl Guest {
 fn node(node: &Node) -> GuestNode {
     let spec = node.spec.clone().unwrap_or_default();
     let status = node.status.clone().unwrap_or_default();
-    let labels = node.metadata.labels.as_ref();
     let conditions = status.conditions.unwrap_or_default();
     let is_ready = |type_: &str, status: &str| type_ == "Ready" && status == "True";
     GuestNode {
@@ -283,8 +307,6 @@ fn node(node: &Node) -> GuestNode {
             .iter()
             .any(|one| is_ready(&one.type_, &one.status)),
         cordoned: spec.unschedulable == Some(true),
-        control_plane: labels
-            .is_some_and(|all| all.contains_key("node-role.kubernetes.io/control-plane")),
         provider_id: spec.provider_id,
         kubelet: status
             .node_info
@@ -295,13 +317,11 @@ fn node(node: &Node) -> GuestNode {
 
 fn etcd_pod(pod: &Pod) -> EtcdPod {
     let spec = pod.spec.clone().unwrap_or_default();
-    let arguments = spec.containers.iter().flat_map(|container| {
+    let mut arguments = spec.containers.iter().flat_map(|container| {
         let command = container.command.iter().flatten();
         command.chain(container.args.iter().flatten())
     });
-    let member = arguments
-        .filter_map(|argument| argument.strip_prefix("--name="))
-        .next();
+    let member = arguments.find_map(|argument| argument.strip_prefix("--name="));
     let status = pod.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
     EtcdPod {

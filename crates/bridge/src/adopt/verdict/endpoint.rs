@@ -15,67 +15,69 @@ pub(super) fn check(case: &Case<'_>, verdict: &mut Verdict) {
     let Some(cluster) = case.seen.cluster() else {
         return;
     };
-    let mut lost = |about: String, what: String, cure: &str| {
-        verdict.say(Reason::Endpoint, about, what, cure);
-    };
     let Some((host, port)) = guest::endpoint(cluster) else {
-        lost(
+        verdict.say(
+            Reason::Endpoint,
             title(cluster),
-            "it has no controlPlaneEndpoint with host and port".to_owned(),
+            "it has no controlPlaneEndpoint with host and port",
             "wait until CAPK has given it one",
         );
         return;
     };
     let Some(service) = case.seen.endpoint_service() else {
         let name = capi::endpoint_service(&case.seen.name);
-        let cure = "have CAPK make it again, and see that the guest answers at its endpoint";
-        lost(
+        verdict.say(
+            Reason::Endpoint,
             title(cluster),
             format!("its Service {name} is not there"),
-            cure,
+            "have CAPK make it again, and see that the guest answers at its endpoint",
         );
         return;
     };
+    selector(case, service, verdict);
+    address(case, service, &(host, port), verdict);
+}
+
+/// A Service that was lost and made again has another address; one of its owner's before it does not
+/// matter, as long as the guest answers there.
+fn address(case: &Case<'_>, service: &Value, (host, port): &(String, i32), verdict: &mut Verdict) {
+    if addresses(service).contains(host) {
+        return;
+    }
+    let served = case.seen.guest.known();
+    let answers = served.is_some_and(|guest| guest.server == format!("{host}:{port}"));
+    let what = format!(
+        "the endpoint {host}:{port} is no address of it ({})",
+        addresses(service).join(", ")
+    );
+    let (reason, cure) = if host.parse::<IpAddr>().is_ok() && !answers {
+        (
+            Reason::Endpoint,
+            "give it back the address that the guest's certificates and kubelets know",
+        )
+    } else {
+        (
+            Reason::ForeignEndpoint,
+            "see to it that the endpoint goes on leading to the control plane; nobody else does",
+        )
+    };
+    verdict.say(reason, title(service), what, cure);
+}
+
+/// Machines that come later are selected by the same labels.
+fn selector(case: &Case<'_>, service: &Value, verdict: &mut Verdict) {
     let selector: BTreeMap<String, String> = parsed(service, "/spec/selector");
     let mut wanted = [
         (capi::ROLE, "control-plane"),
         (capi::CLUSTER_NAME, &*case.seen.name),
     ]
     .into_iter();
-    let leads = wanted.all(|(key, value)| selector.get(key).is_some_and(|found| found == value));
-    if !leads {
-        lost(
-            title(service),
-            format!(
-                "it does not select {}: control-plane of this Cluster",
-                capi::ROLE
-            ),
-            "give it CAPK's selector again",
-        );
-    }
-    if addresses(service).contains(&host) {
-        return;
-    }
-    let served = case.seen.guest.known();
-    let answers = served.is_some_and(|guest| guest.server == format!("{host}:{port}"));
-    if host.parse::<IpAddr>().is_ok() && !answers {
-        lost(
-            title(service),
-            format!(
-                "{host} is no address of it ({})",
-                addresses(service).join(", ")
-            ),
-            "give it back the address that the guest's certificates and kubelets know",
-        );
-    } else {
+    if !wanted.all(|(key, value)| selector.get(key).is_some_and(|found| found == value)) {
         verdict.say(
-            Reason::ForeignEndpoint,
-            title(cluster),
-            format!(
-                "its endpoint {host}:{port} is no address of {}",
-                title(service)
-            ),
-            "see to it that it goes on leading to the control plane; nobody else does",
+            Reason::Endpoint,
+            title(service),
+            "it does not select the control plane of this Cluster by CAPK's labels",
+            "give it CAPK's selector again",
         );
     }
 }

@@ -248,9 +248,9 @@ fn addresses(case: &Case<'_>, verdict: &mut Verdict) {
     if !names.is_empty() {
         verdict.say(
             Reason::AddressOfPod,
-            names.join(", "),
-            "they have the address of their Pods, and come back from a restart under another one, \
-             which their member of etcd does not know",
+            format!("control plane ({})", names.join(", ")),
+            "its machines have the address of their Pods, and come back from a restart under \
+             another one, which their member of etcd does not know",
             "do not restart them, here or with Cluster API; what replaces them keeps its address",
         );
     }
