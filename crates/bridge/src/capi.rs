@@ -19,6 +19,8 @@ pub const CONTROL_PLANE_MACHINE: &str = "cluster.x-k8s.io/control-plane";
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// Annotation on an infrastructure's object: another than its provider takes care of it.
 pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
+/// Annotation: clusterctl deletes the object here because it has made it elsewhere.
+pub const MOVED: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 /// Type of the Secrets of Cluster API and its providers.
 pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 

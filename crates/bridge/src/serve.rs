@@ -6,6 +6,7 @@
 //! # Guarantees
 //! - A paused Cluster, and a paused object, is not written to but for the condition that says so.
 //! - An object is held by its finalizer until what was made for it is gone.
+//! - What clusterctl takes elsewhere goes without what was made for it.
 //! - A virtual machine is written once. One that carries no label of its KubevirtMachine is nobody's of
 //!   ours.
 //! - At most one machine of a Cluster leaves its host at a time.
@@ -24,6 +25,7 @@ pub mod user_data;
 pub mod virtual_machine;
 
 use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
 
 pub use action::{Action, Owner, Plan, Target};
 pub use endpoint::service_namespace;
@@ -52,4 +54,11 @@ pub fn asks_guest(seen: &Seen) -> bool {
         let moves = eviction::must_leave(one) || !machine::was_ready(one);
         runs && !one.is_deleting() && (!is_linked || moves)
     })
+}
+
+/// Whether an object is deleted here alone, since clusterctl has taken it elsewhere: its machine runs on.
+/// The Cluster's pause does not say so for long enough, as its own end may be seen before that of its
+/// objects, which then look like those of a Cluster that is gone.
+fn is_moved<K: Resource>(object: &K) -> bool {
+    object.annotations().contains_key(crate::capi::MOVED)
 }

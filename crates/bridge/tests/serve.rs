@@ -10,6 +10,8 @@
 mod evictions;
 #[path = "serve/machines.rs"]
 mod machines;
+#[path = "serve/moves.rs"]
+mod moves;
 #[path = "serve/world.rs"]
 mod world;
 

@@ -35,7 +35,7 @@ pub(super) fn plan(seen: &Seen, now: Timestamp, plan: &mut Plan) {
         return;
     }
     if infra.metadata.deletion_timestamp.is_some() {
-        if is_ours {
+        if is_ours && !super::is_moved(infra) {
             leave(seen, infra, now, plan);
         }
         return;

@@ -32,7 +32,7 @@ pub(super) fn plan(seen: &Seen, machine: &Machine, now: Timestamp, plan: &mut Pl
         return;
     }
     if machine.is_deleting() {
-        if is_ours {
+        if is_ours && !super::is_moved(&machine.object) {
             let stays = leave(machine, plan);
             if let Some(verdict) = stays {
                 say(seen, machine, (&Report::off(verdict), now), plan);
