@@ -15,6 +15,8 @@ pub const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 
 /// Label on the Machines of a control plane.
 pub const CONTROL_PLANE_MACHINE: &str = "cluster.x-k8s.io/control-plane";
+/// Label on a Machine or MachineSet: its MachineDeployment.
+pub const DEPLOYMENT: &str = "cluster.x-k8s.io/deployment-name";
 /// Annotation: no controller is to change the object.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// Annotation on an infrastructure's object: another than its provider takes care of it.
@@ -23,6 +25,9 @@ pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 pub const MOVED: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 /// Type of the Secrets of Cluster API and its providers.
 pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+
+/// Key of a guest's kubeconfig in its Secret.
+pub const KUBECONFIG_KEY: &str = "value";
 
 /// Our annotation on an exported Cluster: what Cluster API has no place for, by path.
 pub const KEPT: &str = "guestcluster.dev/kept-by-export";

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use guestcluster_shell::error::is_absent;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
@@ -81,7 +82,7 @@ where
 pub fn explain<K: Resource<DynamicType = ()>>(error: kube::Error) -> anyhow::Error {
     let kind = K::plural(&());
     match &error {
-        kube::Error::Api(status) if status.is_not_found() => anyhow!(
+        kube::Error::Api(_) if is_absent(&error) => anyhow!(
             "the cluster does not know {kind}: install KubeVirt, or name the infrastructure cluster with --context"
         ),
         kube::Error::Api(status) if status.is_forbidden() => {
@@ -97,9 +98,4 @@ pub fn explain<K: Resource<DynamicType = ()>>(error: kube::Error) -> anyhow::Err
 /// Whether the list was refused for lack of rights.
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_forbidden())
-}
-
-/// Whether the server has no such object or kind.
-pub fn is_unknown(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_not_found())
 }

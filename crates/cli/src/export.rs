@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use guestcluster_api::{GuestCluster, names};
 use guestcluster_bridge::export::{self, ApiVersion, Export, Fate};
+use guestcluster_shell::error::is_absent;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -147,7 +148,7 @@ async fn authorities(
 /// What to do about an object that was not read.
 fn explain(error: kube::Error, what: &str, namespace: &str) -> anyhow::Error {
     match &error {
-        kube::Error::Api(status) if status.is_not_found() => anyhow!(
+        kube::Error::Api(_) if is_absent(&error) => anyhow!(
             "there is no {what} in namespace {namespace}: name another with -n, or another cluster with --context"
         ),
         kube::Error::Api(status) if status.is_forbidden() => {

@@ -28,6 +28,7 @@ use guestcluster_foreign::cdi::DataVolume;
 use guestcluster_foreign::core::{HostNode, LauncherPod, SlimVolume};
 use guestcluster_foreign::kubevirt::KubeVirt;
 use guestcluster_shell::NamespacedName;
+use guestcluster_shell::error::is_absent;
 use guestcluster_shell::queue::Queue;
 use guestcluster_shell::store::{Readiness, Store, Watch};
 use kube::{Api, Client, Resource};
@@ -133,7 +134,7 @@ async fn has(client: &Client, group_version: &str, plural: &str) -> bool {
                     .iter()
                     .any(|resource| resource.name == plural);
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => return false,
+            Err(error) if is_absent(&error) => return false,
             Err(error) => warn!(%error, group_version, "kinds not known yet"),
         }
         tokio::time::sleep(ASK_AGAIN).await;

@@ -145,6 +145,12 @@ impl Error {
     }
 }
 
+/// Whether the server has no such object, or no such kind. Of a group that it has never heard of it says so in
+/// plain text, which kube's own `is_not_found` takes for something else.
+pub fn is_absent(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
 impl Classify for Error {
     fn class(&self) -> Class {
         match self {
@@ -186,6 +192,19 @@ mod tests {
     ) {
         let status = Status::failure("words that nobody reads", reason).with_code(code);
         assert_eq!(Class::of_status(&status), class);
+    }
+
+    #[rstest]
+    #[case::an_object(reason::NOT_FOUND, 404, true)]
+    #[case::a_group("Failed to parse error data", 404, true)]
+    #[case::a_failure("Failed to parse error data", 502, false)]
+    fn what_the_server_does_not_know_is_absent(
+        #[case] reason: &str,
+        #[case] code: u16,
+        #[case] absent: bool,
+    ) {
+        let status = Status::failure("404 page not found", reason).with_code(code);
+        assert_eq!(is_absent(&kube::Error::Api(status.boxed())), absent);
     }
 
     #[test]

@@ -95,7 +95,8 @@ async fn serve(stage: &Stage, on: bool) -> anyhow::Result<()> {
         .map(drop)
 }
 
-/// Scales CAPK's controller manager down where there is one, as the guide says.
+/// Scales CAPK's controller manager down where there is one, and lets templates be made without its webhook, as
+/// the guide says.
 async fn stop_capk(stage: &Stage) -> anyhow::Result<()> {
     let capk = ["--namespace", "capk-system"];
     let name = "deployment/capk-controller-manager";
@@ -111,7 +112,13 @@ async fn stop_capk(stage: &Stage) -> anyhow::Result<()> {
         .kubectl(&[&capk[..], &["scale", name, "--replicas=0"]].concat())
         .await?;
     let gone = ["wait", "pod", "--all", "--for=delete", "--timeout=60s"];
-    stage.kubectl(&[&capk[..], &gone].concat()).await.map(drop)
+    stage.kubectl(&[&capk[..], &gone].concat()).await?;
+    let webhooks = "validatingwebhookconfiguration/capk-validating-webhook-configuration";
+    let ignore = r#"[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]"#;
+    stage
+        .kubectl(&["patch", webhooks, "--type=json", "-p", ignore])
+        .await
+        .map(drop)
 }
 
 /// What a provider must do: a control plane of one and then three, workers, and an end that leaves nothing.

@@ -8,6 +8,7 @@ use guestcluster_planner::wanted::Settings;
 use serde_json::Value;
 
 use super::seen::{Kind, Seen};
+use crate::capi;
 use crate::import::value::{number, text};
 use crate::import::{Unread, import};
 
@@ -104,7 +105,7 @@ pub(super) fn secrets(cluster: &str) -> [(String, &'static [&'static str]); 5] {
         (secrets::etcd(cluster), pair),
         (secrets::proxy(cluster), pair),
         (secrets::service_account(cluster), pair),
-        (secrets::kubeconfig(cluster), &["value"]),
+        (secrets::kubeconfig(cluster), &[capi::KUBECONFIG_KEY]),
     ]
 }
 

@@ -11,9 +11,6 @@ use super::seen::{Kind, Seen, label, name};
 use crate::capi;
 use crate::import::value::text;
 
-/// Label on a Machine: its MachineDeployment.
-const DEPLOYMENT: &str = "cluster.x-k8s.io/deployment-name";
-
 /// One machine of the Cluster, from Machine to member of etcd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -110,7 +107,7 @@ fn member(seen: &Seen, machine: &Value) -> Member {
 /// Who counts the Machine.
 fn pool(machine: &Value, is_control_plane: bool) -> Option<String> {
     if !is_control_plane {
-        return label(machine, DEPLOYMENT).map(str::to_owned);
+        return label(machine, capi::DEPLOYMENT).map(str::to_owned);
     }
     let owners = machine["metadata"]["ownerReferences"].as_array()?;
     let owner = owners

@@ -301,11 +301,10 @@ fn node(node: &Node) -> GuestNode {
     let spec = node.spec.clone().unwrap_or_default();
     let status = node.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
-    let is_ready = |type_: &str, status: &str| type_ == "Ready" && status == "True";
     GuestNode {
         ready: conditions
             .iter()
-            .any(|one| is_ready(&one.type_, &one.status)),
+            .any(|one| one.type_ == "Ready" && one.status == "True"),
         cordoned: spec.unschedulable == Some(true),
         provider_id: spec.provider_id,
         kubelet: status

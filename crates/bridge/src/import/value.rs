@@ -28,7 +28,7 @@ pub(crate) fn list<'a>(document: &'a Value, path: &str) -> &'a [Value] {
 }
 
 /// Seconds, written as a number or as a duration such as `600s`.
-pub(crate) fn seconds(value: Option<&Value>) -> i32 {
+pub(super) fn seconds(value: Option<&Value>) -> i32 {
     let seconds = match value {
         Some(Value::String(text)) => text
             .parse::<k8s_openapi::jiff::SignedDuration>()

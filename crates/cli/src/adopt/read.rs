@@ -4,21 +4,20 @@ use anyhow::{Context as _, anyhow};
 use guestcluster_bridge::adopt::{Guest, Kind, Secret, Seen};
 use guestcluster_bridge::capi;
 use guestcluster_planner::observed::Probe;
+use guestcluster_shell::error::is_absent;
 use guestcluster_shell::kubeconfig;
 use k8s_openapi::api::core::v1::{self, ConfigMap, Namespace, Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::connection::{impatient, is_forbidden, is_unknown, list};
+use crate::connection::{impatient, is_forbidden, list};
 
 /// kubeadm's namespace in a guest, and what it calls its configuration.
 const KUBE_SYSTEM: &str = "kube-system";
 const CONFIGURATION: &str = "kubeadm-config";
 /// What kubeadm labels the Pods of etcd with.
 const ETCD: &str = "component=etcd,tier=control-plane";
-/// Key of the kubeconfig in its Secret, by Cluster API's contract.
-const KEY: &str = "value";
 
 /// One reading. What the caller may not read is told in it.
 ///
@@ -62,7 +61,7 @@ pub async fn serves(client: &Client, kind: Kind) -> bool {
 fn probe<T: Default>(read: Result<T, kube::Error>) -> anyhow::Result<Probe<T>> {
     match read {
         Ok(read) => Ok(Probe::Known(read)),
-        Err(error) if is_unknown(&error) => Ok(Probe::Known(T::default())),
+        Err(error) if is_absent(&error) => Ok(Probe::Known(T::default())),
         Err(error) if is_forbidden(&error) => {
             Ok(Probe::Unreachable("you may not read them".to_owned()))
         }
@@ -96,9 +95,12 @@ async fn guest(client: &Client, namespace: &str, name: &str) -> anyhow::Result<G
             anyhow!("Secret {secret} cannot be read: {error}")
         }
     })?;
-    let value = found.data.unwrap_or_default().remove(KEY);
+    let value = found.data.unwrap_or_default().remove(capi::KUBECONFIG_KEY);
     let text = value.and_then(|value| String::from_utf8(value.0).ok());
-    let text = text.with_context(|| format!("Secret {secret} has no text under {KEY}"))?;
+    let text = text.with_context(|| {
+        let key = capi::KUBECONFIG_KEY;
+        format!("Secret {secret} has no text under {key}")
+    })?;
     let config = kubeconfig::config(&text).await;
     let config = config.map_err(|why| anyhow!("Secret {secret} cannot be used: {why}"))?;
     let host = config.cluster_url.host().unwrap_or_default();

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use guestcluster_bridge::capi::KUBECONFIG_KEY;
 use guestcluster_shell::{NamespacedName, kubeconfig};
 use kube::Client;
 
@@ -12,8 +13,6 @@ use crate::doors::impatient;
 use crate::error::Error;
 use crate::secrets::SecretReader;
 
-/// Key of the kubeconfig in its Secret, by Cluster API's contract.
-const KEY: &str = "value";
 /// Clients of guests, each kept while its kubeconfig stays the same.
 pub struct Guests {
     secrets: SecretReader,
@@ -55,9 +54,10 @@ impl Guests {
             url: format!("the guest of Secret {secret}"),
             reason,
         };
-        let value = data.iter().find(|(key, _)| *key == KEY);
+        let value = data.iter().find(|(key, _)| *key == KUBECONFIG_KEY);
         let text = value.and_then(|(_, value)| std::str::from_utf8(value).ok());
-        let text = text.ok_or_else(|| unusable(format!("it has no text under {KEY}")))?;
+        let text =
+            text.ok_or_else(|| unusable(format!("it has no text under {KUBECONFIG_KEY}")))?;
         let client = connect(text).await.map_err(unusable)?;
         self.lock()
             .insert(cluster.clone(), (version.to_owned(), client.clone()));

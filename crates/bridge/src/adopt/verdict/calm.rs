@@ -131,10 +131,10 @@ fn moves(object: &Value, case: &Case<'_>) -> Option<String> {
         ));
     }
     // The old generation of a pool that rolls has machines as well.
-    let sets = case.seen.own(Kind::MachineSet).filter(|set| {
-        label(set, "cluster.x-k8s.io/deployment-name") == pool
-            && number(&set["spec"]["replicas"]) > 0
-    });
+    let sets = case
+        .seen
+        .own(Kind::MachineSet)
+        .filter(|set| label(set, capi::DEPLOYMENT) == pool && number(&set["spec"]["replicas"]) > 0);
     let sets: BTreeSet<_> = sets.map(name).collect();
     (sets.len() > 1).then(|| {
         let sets: Vec<_> = sets.into_iter().collect();
