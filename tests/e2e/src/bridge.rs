@@ -140,6 +140,9 @@ async fn a_guest_lives(stage: &Stage, provider: Provider) -> anyhow::Result<()> 
     for (user, writes) in mark.writes_by_user(stage)? {
         println!("  {writes:5} writes of {user}");
     }
+    if provider == Provider::Capk {
+        guest.can_be_adopted().await?;
+    }
     let deleted = Instant::now();
     guest.delete().await?;
     guest.nothing_is_left().await?;

@@ -167,6 +167,23 @@ impl<'a> Guest<'a> {
         .await
     }
 
+    /// Waits until nothing stands against an adoption, and lets the API server check the GuestCluster that it
+    /// would become.
+    pub(super) async fn can_be_adopted(&self) -> anyhow::Result<()> {
+        let adopt = ["adopt", self.name, "--namespace", self.namespace];
+        until("it can be adopted", Duration::from_secs(60), || async {
+            self.stage.plugin(&adopt).await.map(Some)
+        })
+        .await?;
+        let guest_cluster = [&adopt[..], &["--guest-cluster"]].concat();
+        let guest_cluster = self.stage.plugin(&guest_cluster).await?;
+        let check = ["create", "--dry-run=server", "-f", "-"];
+        self.stage
+            .kubectl_with(&check, &guest_cluster)
+            .await
+            .map(drop)
+    }
+
     /// Deletes the Cluster and waits until it is gone.
     pub(super) async fn delete(&self) -> anyhow::Result<()> {
         let cluster = format!("clusters.cluster.x-k8s.io/{}", self.name);
